@@ -19,7 +19,7 @@ from hanse.model.connections import (
     ReleasedCluster,
     ServerCredentials,
 )
-from hanse.model.facts import Leadership, Role
+from hanse.model.facts import InvalidConnection, Leadership, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.federation import SYSTEM
@@ -302,7 +302,10 @@ class SlowToClose(Closable):
 
 
 class OneMember:
-    """A connection source that names, releases or abandons the child, as ConfigMaps say."""
+    """A connection source that names, releases or abandons the child, as ConfigMaps say.
+
+    Or names it by an entry that is invalid.
+    """
 
     name = "one"
     watches: tuple[Watch, ...] = (Watch(Role.LOCAL, ConfigMap),)
@@ -314,6 +317,7 @@ class OneMember:
             "named": ClusterConnection("child", frozenset({Role.MEMBER}), child),
             "led": ClusterConnection("child", frozenset({Role.MEMBER}), child, runs_election=True),
             "released": ReleasedCluster("child"),
+            "invalid": InvalidConnection("one", "child", "secret", "SecretMissing", "it is gone"),
             "abandoned": AbandonedCluster("child"),
         }
         here = snapshot.local
@@ -352,37 +356,78 @@ async def test_a_cluster_is_named_again_or_abandoned_while_its_connection_closes
         assert ("child" in connections.managed) is connected
 
 
+@asynccontextmanager
+async def connecting(world: World) -> AsyncIterator[Reconciler]:
+    """Lubeck connects to the child as ConfigMaps say, and leads it."""
+    home, reconciler = world.client("lubeck"), world.reconciler("lubeck")
+    elections = LeaderElections(
+        reconciler.informers, "lubeck_1", clock=world.clock, random=world.random, timings=TERMS
+    )
+    reconciler.set_fence(elections)
+    connections = ConnectionReconciler(
+        reconciler,
+        elections,
+        home,
+        [OneMember()],
+        new_transport=lambda cluster, _: InProcessTransport(world.clusters[cluster]),
+        random=world.random,
+    )
+    async with reconciler.running(), elections.running(), connections.running():
+        await home.create(configmap("led", SHOP))
+        await asyncio.sleep(10)
+        assert (await world.client("child").read(ConfigMap, "law", SHOP)).data == {"of": "all"}
+        yield reconciler
+
+
 async def test_a_member_that_nobody_takes_over_any_more_is_left_by_who_has_resigned() -> None:
-    async with supervised_world("lubeck") as world:
-        home, child, reconciler = (
-            world.client("lubeck"),
-            world.client("child"),
-            world.reconciler("lubeck"),
-        )
-        elections = LeaderElections(
-            reconciler.informers, "lubeck_1", clock=world.clock, random=world.random, timings=TERMS
-        )
-        reconciler.set_fence(elections)
-        connections = ConnectionReconciler(
-            reconciler,
-            elections,
-            home,
-            [OneMember()],
-            new_transport=lambda cluster, _: InProcessTransport(world.clusters[cluster]),
-            random=world.random,
-        )
-        async with reconciler.running(), elections.running(), connections.running():
-            await home.create(configmap("led", SHOP))
-            await asyncio.sleep(10)
-            assert (await child.read(ConfigMap, "law", SHOP)).data == {"of": "all"}
-            await home.create(configmap("released", SHOP))
-            await home.delete(ConfigMap, "led", SHOP)
-            await asyncio.sleep(5)
-            assert (await child.read(Lease, "child", SYSTEM)).spec.holder_identity == ""
+    async with supervised_world("lubeck") as world, connecting(world) as reconciler:
+        home, child = world.client("lubeck"), world.client("child")
+        await home.create(configmap("released", SHOP))
+        await home.delete(ConfigMap, "led", SHOP)
+        await asyncio.sleep(5)
+        assert (await child.read(Lease, "child", SYSTEM)).spec.holder_identity == ""
 
-            await home.delete(ConfigMap, "released", SHOP)
-            await asyncio.sleep(30)
+        await home.delete(ConfigMap, "released", SHOP)
+        await asyncio.sleep(30)
 
-            assert "child" not in reconciler.informers.connections
-            with pytest.raises(NotFound):
-                await child.read(ConfigMap, "law", SHOP)
+        assert "child" not in reconciler.informers.connections
+        with pytest.raises(NotFound):
+            await child.read(ConfigMap, "law", SHOP)
+
+
+async def test_a_member_whose_entry_is_invalid_before_it_is_handed_over_is_led_again() -> None:
+    async with supervised_world("lubeck") as world, connecting(world) as reconciler:
+        home, child = world.client("lubeck"), world.client("child")
+        law = await child.read(ConfigMap, "law", SHOP)
+        await home.create(configmap("released", SHOP))
+        await home.delete(ConfigMap, "led", SHOP)
+        await asyncio.sleep(5)
+        assert (await child.read(Lease, "child", SYSTEM)).spec.holder_identity == ""
+
+        await home.create(configmap("invalid", SHOP))
+        await home.delete(ConfigMap, "released", SHOP)
+        await asyncio.sleep(30)
+
+        assert "child" in reconciler.informers.connections
+        assert (await child.read(ConfigMap, "law", SHOP)).metadata.uid == law.metadata.uid
+        assert (await child.read(Lease, "child", SYSTEM)).spec.holder_identity == "lubeck_1"
+
+
+@pytest.mark.parametrize("is_left", [False, True])
+async def test_an_invalid_entry_keeps_a_member_that_is_being_left_and_connects_none(
+    is_left: bool,
+) -> None:
+    async with supervised_world("lubeck") as world, connecting(world) as reconciler:
+        home, child = world.client("lubeck"), world.client("child")
+        held = {"metadata": {"finalizers": [] if is_left else ["example.org/archive"]}}
+        await child.patch(ConfigMap, "law", SHOP, held)
+        await home.delete(ConfigMap, "led", SHOP)
+        await asyncio.sleep(10)
+
+        await home.create(configmap("invalid", SHOP))
+        await asyncio.sleep(10)
+        if not is_left:
+            await child.patch(ConfigMap, "law", SHOP, {"metadata": {"finalizers": None}})
+        await asyncio.sleep(10)
+
+        assert ("child" in reconciler.informers.connections) is not is_left

@@ -651,3 +651,27 @@ def test_a_set_that_is_submitted_again_replaces_what_it_released_when_others_are
         lagging=True,
         parts=parts_named(["services", "statefulsets"]),
     )
+
+
+WAYS = ("claim", "federation", "members")
+HANDING_OVER = 5
+"""Seconds after which a supervisor that was demoted resigns from its members."""
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "pause"),
+    [
+        *((first, last, HANDING_OVER) for first in WAYS for last in WAYS),
+        *(("members", "claim", pause) for pause in (0, 1, 6, 40)),
+    ],
+)
+@pytest.mark.parametrize("supervisors", [("lubeck", "hamburg"), ("hamburg", "lubeck")])
+def test_supervisors_that_retire_one_after_the_other_take_nothing_away(
+    supervisors: tuple[str, str], first: str, last: str, pause: float
+) -> None:
+    play(
+        do("federated.join", "lubeck", "shop-fish", pause=5),
+        do("federated.demote", supervisors[0], first, pause=pause),
+        do("federated.demote", supervisors[1], last, pause=1),
+        parts=parts_named(["federated"]),
+    )

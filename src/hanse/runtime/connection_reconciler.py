@@ -11,10 +11,7 @@ from hanse.kube.client import Client
 from hanse.kube.client_config import UpdatableCredentials
 from hanse.kube.errors import KubeError
 from hanse.kube.rest_mapper import Notifier
-from hanse.model.connections import (
-    ClusterConnection,
-    ConnectionSource,
-)
+from hanse.model.connections import ClusterConnection, ConnectionSource
 from hanse.model.facts import (
     ClusterDeparted,
     ClusterState,
@@ -155,7 +152,7 @@ class ConnectionReconciler:
             ):
                 before = self._desired.get(source.name, DesiredConnections())
                 try:
-                    desired = evaluate(source, snapshot, before, self._is_taken)
+                    desired = evaluate(source, snapshot, before, self._is_taken, self._ending())
                     self._desired[source.name] = await self._confirm_empty(source, desired, before)
                 except Exception:  # one source's mistake must not end the agent: nothing changes
                     log.exception("connection source failed", extra={"source": source.name})
@@ -369,6 +366,10 @@ class ConnectionReconciler:
         for cluster in sorted(clusters):
             self.managed.pop(cluster, None)
         disconnect_released(self._informers, sorted(clusters))
+
+    def _ending(self) -> set[ClusterId]:
+        """The clusters that are being left or handed over."""
+        return {*self._leave_tasks, *(self._handover[0] if self._handover is not None else ())}
 
     def _background_tasks(self) -> list[asyncio.Task[None]]:
         """The tasks that leave clusters or hand them over."""

@@ -1,6 +1,6 @@
 """Evaluates connection sources to the clusters that should be connected; pure."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import assert_never
 
 from msgspec import Struct
@@ -34,6 +34,8 @@ class DesiredConnections(Struct, frozen=True):
     invalid: dict[ClusterId, InvalidConnection] = {}
     complete: bool = True
     """Whether a cluster that is not named has departed."""
+    ended: dict[ClusterId, ClusterConnection] = {}
+    """The last connections of clusters that are left or released, until that is done."""
 
 
 def evaluate(
@@ -41,11 +43,13 @@ def evaluate(
     snapshot: Snapshot,
     before: DesiredConnections,
     is_taken: Callable[[ClusterId], bool],
+    ending: Collection[ClusterId],
 ) -> DesiredConnections:
     """The connections, leaves, releases and abandoned clusters that a source intends now.
 
-    An invalid connection goes to `invalid`; the one of its cluster in `before`, if any, is kept. An
-    invalid leave is dropped; `complete` is False if the source does not know all its clusters.
+    An invalid connection goes to `invalid`; the one of its cluster in `before`, if any, is kept, be
+    it of a cluster that is being left or released (`ending`). An invalid leave is dropped;
+    `complete` is False if the source does not know all its clusters.
     """
     connections: dict[ClusterId, ClusterConnection] = {}
     leaving: dict[ClusterId, ClusterConnection] = {}
@@ -74,14 +78,18 @@ def evaluate(
                 complete = False
             case _:
                 assert_never(intent)
-    kept = invalid.keys() & before.connections.keys() - connections.keys()
+    last = {c: connection for c, connection in before.ended.items() if c in ending}
+    last |= before.connections
+    kept = invalid.keys() & last.keys() - connections.keys()
+    connections |= {cluster: last[cluster] for cluster in kept}
     return DesiredConnections(
-        {**{cluster: before.connections[cluster] for cluster in kept}, **connections},
+        connections,
         leaving,
         frozenset(released),
         frozenset(abandoned),
         invalid,
         complete,
+        {c: connection for c, connection in (last | leaving).items() if c not in connections},
     )
 
 
