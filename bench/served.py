@@ -9,10 +9,11 @@ from socket import AF_INET, SOCK_STREAM, socket
 
 import uvloop
 
-from hanse.kube.certificates import CertificateAuthority, server_context
+from hanse.kube.certificates import CertificateAuthority
 from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, StaticCredentials
 from hanse.kube.clock import WallClock
 from hanse.kube.http_transport import HttpTransport
+from hanse.kube.server_tls import server_context
 from hanse.kube.transport import Transport
 from tinykube.apiserver import ApiServer
 from tinykube.http import serve

@@ -26,9 +26,10 @@ from bench.served import TOKEN
 from hanse import app
 from hanse.cli.apply import apply, apply_definitions
 from hanse.features.services import manifests
-from hanse.kube.certificates import CertificateAuthority, KeyPair, server_context
+from hanse.kube.certificates import CertificateAuthority
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
+from hanse.kube.server_tls import KeyPair, server_context
 from hanse.local.in_process import InProcessTransport
 from hanse.model.agent_manifests import agent_manifests
 from hanse.model.crds import OWN_KINDS

@@ -20,8 +20,9 @@ from hanse.features.networks.address_pools import Pool, PoolSlot
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.names import NETWORK
 from hanse.features.networks.webhooks import network_hooks
-from hanse.kube.certificates import CertificateAuthority, server_context
+from hanse.kube.certificates import CertificateAuthority
 from hanse.kube.clock import WallClock
+from hanse.kube.server_tls import server_context
 from hanse.model.kinds.core import Pod
 from hanse.model.plan import Call, Key, Read
 from hanse.model.snapshot import Snapshot

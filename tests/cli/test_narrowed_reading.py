@@ -257,6 +257,10 @@ class Server:
         found = tuple(one for one in self._objects if type(one) is kind)
         return Counted(found[:first], len(found))
 
+    async def patch(self, *_: object, dry_run: bool) -> None:
+        """Accept a dry run."""
+        assert dry_run, "a reader writes nothing"
+
 
 class Refusing(Server):
     """Does not list some of what it is asked for."""

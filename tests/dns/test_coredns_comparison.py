@@ -9,10 +9,11 @@ import msgspec
 import pytest
 
 from hanse.dns.corefile import server_block
-from hanse.kube.certificates import CertificateAuthority, server_context
+from hanse.kube.certificates import CertificateAuthority
 from hanse.kube.client import Client
 from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint
 from hanse.kube.clock import WallClock
+from hanse.kube.server_tls import server_context
 from hanse.kube.transport import Request
 from hanse.local.in_process import InProcessTransport
 from hanse.local.kubeconfig import Context, write_kubeconfig

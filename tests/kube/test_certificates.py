@@ -6,7 +6,8 @@ from threading import Thread
 import pytest
 from cryptography import x509
 
-from hanse.kube.certificates import CertificateAuthority, KeyPair, server_context
+from hanse.kube.certificates import CertificateAuthority
+from hanse.kube.server_tls import KeyPair, server_context
 
 
 def trusting(authority: bytes) -> ssl.SSLContext:

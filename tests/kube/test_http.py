@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from hanse.kube.certificates import CertificateAuthority, server_context
+from hanse.kube.certificates import CertificateAuthority
 from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, StaticCredentials
 from hanse.kube.errors import BadCredentials, Unreachable, Untrusted
 from hanse.kube.http_transport import HttpTransport
 from hanse.kube.loop_connector import LoopConnector
+from hanse.kube.server_tls import server_context
 from hanse.kube.transport import Request
 from tests.kube.http_server import AUTHORITY, SERVER, connected, serving
 

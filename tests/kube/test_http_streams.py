@@ -10,10 +10,10 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanse.kube.certificates import KeyPair, server_context
 from hanse.kube.client_config import ClientConfig, Credentials, Identity, ServerEndpoint
 from hanse.kube.errors import BadCredentials, Forbidden, Gone, Unreachable
 from hanse.kube.http_transport import HttpTransport, split_lines
+from hanse.kube.server_tls import KeyPair, server_context
 from hanse.kube.transport import Request
 from tests.kube.http_server import AUTHORITY, SERVER, connected, serving
 from tinykube.virtual_time import run

@@ -11,7 +11,8 @@ from typing import Any
 
 from aiohttp import web
 
-from hanse.kube.certificates import CertificateAuthority, server_context
+from hanse.kube.certificates import CertificateAuthority
+from hanse.kube.server_tls import server_context
 
 USER, PASSWORD = "amko", "a-secret"
 KINDS = ("gslbservice", "healthmonitor")

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hanse.kube.certificates import CertificateAuthority, server_context
+from hanse.kube.certificates import CertificateAuthority
+from hanse.kube.server_tls import server_context
 from hanse.model.plan import Key
 from hanse.model.probes import Probe, ProbeDetails, ProbePolicy, ProbeTarget, TargetHealth
 from hanse.model.snapshot import Change, FactChange, Snapshot

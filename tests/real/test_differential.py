@@ -14,7 +14,8 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from hanse.kube.certificates import CertificateAuthority, server_context
+from hanse.kube.certificates import CertificateAuthority
+from hanse.kube.server_tls import server_context
 from hanse.kube.transport import Request, Transport
 from hanse.local.real.fleet import RealFleet
 from hanse.local.real.programs import CONTROLLER_MANAGER

@@ -1,29 +1,20 @@
 """A local certificate authority that issues server and client certificates."""
 
-import ssl
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Self
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-from msgspec import Struct
+
+from hanse.kube.server_tls import KeyPair
 
 LIFETIME = timedelta(days=365)
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _SKEW = timedelta(hours=1)
-
-
-class KeyPair(Struct, frozen=True):
-    """A certificate and its private key, both in PEM."""
-
-    certificate: bytes
-    key: bytes
 
 
 class CertificateAuthority:
@@ -98,31 +89,6 @@ class CertificateAuthority:
             builder = builder.add_extension(names, False)
         signed = builder.sign(self._key, hashes.SHA256())
         return KeyPair(signed.public_bytes(serialization.Encoding.PEM), _key_pem(key))
-
-
-def server_context(issued: KeyPair) -> ssl.SSLContext:
-    """The TLS context of a server with a certificate, for TLS 1.2 and later."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    _load(context, issued)
-    return context
-
-
-def replace_certificate(context: ssl.SSLContext, issued: KeyPair) -> None:
-    """Have a server's context use another certificate for new connections.
-
-    Raises `SSLError`, and the former is used, if it cannot be read or has another key.
-    """
-    server_context(issued)  # one that fails half-way has replaced the former
-    _load(context, issued)
-
-
-def _load(context: ssl.SSLContext, issued: KeyPair) -> None:
-    # The ssl module reads certificates from files only; the folder is readable by us alone.
-    with TemporaryDirectory(prefix="hanse-tls-") as folder:
-        pem = Path(folder, "pem")
-        pem.write_bytes(issued.certificate + issued.key)
-        context.load_cert_chain(pem)
 
 
 def _subject_name(common_name: str, organizations: Iterable[str] = ()) -> x509.Name:

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanse.kube.certificates import CertificateAuthority, KeyPair, server_context
+from hanse.kube.certificates import CertificateAuthority
+from hanse.kube.server_tls import KeyPair, server_context
 from hanse.model.admission import AdmissionDecision, AdmissionRequest, Allow, Deny, WebhookRule
 from hanse.model.facts import Facts
 from hanse.model.kinds.core import Secret

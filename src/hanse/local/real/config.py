@@ -11,8 +11,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.kube.certificates import CertificateAuthority, KeyPair
+from hanse.kube.certificates import CertificateAuthority
 from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint
+from hanse.kube.server_tls import KeyPair
 from hanse.local.kubeconfig import Context, write_kubeconfig, write_private_file
 from hanse.local.ranges import AddressRanges
 from hanse.local.real.kwok import kwok_configuration

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from hanse.kube.certificates import LOOPBACK, CertificateAuthority, server_context
+from hanse.kube.certificates import LOOPBACK, CertificateAuthority
 from hanse.kube.client_config import ClientConfig, Credentials, Identity, ServerEndpoint
 from hanse.kube.clock import Clock, WallClock
 from hanse.kube.errors import Unreachable
+from hanse.kube.server_tls import server_context
 from hanse.kube.transport import Request, Response, Transport
 from hanse.local.in_process import InProcessTransport, ServedApi, UrlTransport
 from hanse.local.kubeconfig import Context, write_private_file

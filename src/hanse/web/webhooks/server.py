@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from aiohttp import web
 
-from hanse.kube.certificates import KeyPair, replace_certificate
+from hanse.kube.server_tls import KeyPair, replace_certificate
 from hanse.model.admission import AdmissionHook, AdmissionRequest, Allow, Deny, NeedsAnswer
 from hanse.model.kinds.core import Secret
 from hanse.model.plan import Call, Read
