@@ -78,8 +78,7 @@ def evaluate(
                 complete = False
             case _:
                 assert_never(intent)
-    last = {c: connection for c, connection in before.ended.items() if c in ending}
-    last |= before.connections
+    last = {c: known for c, known in before.ended.items() if c in ending} | before.connections
     kept = invalid.keys() & last.keys() - connections.keys()
     connections |= {cluster: last[cluster] for cluster in kept}
     return DesiredConnections(
