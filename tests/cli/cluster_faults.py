@@ -178,6 +178,16 @@ UNRECORDED = (
         "k broker -n hanse-broker delete clustermember bergen",
     ),
 )
+MISTAKEN = (  # whose uid no other agent knows
+    Fault(
+        "MemberMismatch Cluster bergen",
+        """
+        k broker -n hanse-broker patch clustermember bergen --type merge \
+            -p '{"spec":{"uid":"other"}}'
+        """,
+        causes=True,
+    ),
+)
 REJECTED = (
     Fault(
         "ClusterSilent Cluster bergen",
@@ -347,6 +357,7 @@ CLUSTERS = {
     "absent": ABSENT,
     "leaseless": LEASELESS,
     "unrecorded": UNRECORDED,
+    "mistaken": MISTAKEN,
     "rejected": REJECTED,
     "denied": DENIED,
     "homeless": HOMELESS,

@@ -1,6 +1,7 @@
 """A cluster is known by its id, whatever its context is called and whether its agent runs."""
 
 import pytest
+from msgspec.structs import replace
 
 from hanse.cli.doctor.checks import CheckedFleet, ChecksView
 from hanse.cli.fleet import ClusterRead, build_fleet, identified
@@ -56,6 +57,21 @@ def test_a_record_of_a_member_that_has_left_identifies_nobody() -> None:
     (member, _) = identified((read("b", SYSTEM, agent=None), read("hub", left, agent=None)))
 
     assert member.cluster == "b"
+
+
+def test_a_record_of_another_cluster_is_the_cause_of_a_silent_member() -> None:
+    other = replace(RECORD, spec=ClusterMemberSpec(cluster_id="bergen", uid="u-2"))
+    member = read("admin@b", SYSTEM, lease("hanse-agent", "hanse-system", "bergen_0"), agent=None)
+
+    (found,) = findings(member, read("hub", other, SILENT, agent=None), local=False)[:1]
+
+    assert (found.code, str(found.subject)) == ("MemberMismatch", "Cluster bergen")
+    patch, restart = found.remedy.commands
+    kubectl = "kubectl --context hub -n hanse-broker patch clustermember bergen --type merge"
+    assert patch == f"""{kubectl} -p '{{"spec":{{"uid":"u-1"}}}}'"""
+    assert restart.endswith(
+        "--context admin@b -n hanse-system rollout restart deployment/hanse-agent"
+    )
 
 
 def checks(*reads: ClusterRead) -> tuple[Finding, ...]:

@@ -182,6 +182,13 @@ CODES: dict[str, CodeExplanation] = {
         f"their bindings do not deny, so that a supervisor can write what is of users. {_UNSEEN}",
         "They are applied again.",
     ),
+    "MemberMismatch": _code(
+        "The record of a member on its broker is that of another cluster, by the uid of its "
+        "namespace kube-system: it was edited, or the cluster was built anew under the old id. Its "
+        "agent publishes nothing, and does not renew its Lease there.",
+        "The record has the uid of the cluster: by the printed command, or, of a cluster that was "
+        "built anew, by `hanse join --replace`.",
+    ),
     "MemberRecordMissing": _code(
         "A cluster renews its Lease on a broker, and its ClusterMember there is gone: it counts as "
         "a member by its Lease alone, and what its record says, as address ranges that overlap "

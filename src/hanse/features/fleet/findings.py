@@ -12,7 +12,7 @@ from hanse.features.fleet.agents import (
     rights_command,
     silent_finding,
 )
-from hanse.features.fleet.members import leave_commands, member_findings
+from hanse.features.fleet.members import leave_commands, member_findings, mistaken_identity
 from hanse.model.broker_namespace import lost_broker_namespace
 from hanse.model.clusterset import oldest_clusterset
 from hanse.model.facts import (
@@ -115,6 +115,7 @@ def _faults(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Find
         )
         return
     yield from agent_faults(cluster, snapshot)
+    yield from mistaken_identity(cluster, snapshot)
     if fault is not None:
         yield silent_finding(cluster, snapshot)
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
+from hanse.features.fleet.agents import restart_agent
 from hanse.model.broker_namespace import (
     GIVEN_UP,
     MEMBER,
@@ -12,7 +13,7 @@ from hanse.model.broker_namespace import (
 from hanse.model.findings import Finding, Ref, Severity, cluster_ref, remedy, subject_of
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.core import ServiceAccount
+from hanse.model.kinds.core import Namespace, ServiceAccount
 from hanse.model.kinds.hanse import ClusterMember
 from hanse.model.objects import ClusterId
 from hanse.model.remedies import LEAVING_AFTER, broker_namespace_option, join_broker
@@ -27,6 +28,35 @@ def member_findings(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Itera
     yield from _moving_members(cluster, snapshot)
     yield from _unfinished_leaves(cluster, snapshot)
     yield from _lost_records(cluster, snapshot)
+
+
+def mistaken_identity(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
+    """MemberMismatch: the record of a cluster on a broker is that of another cluster, by its uid.
+
+    Its agent renews no Lease there then. None while that cluster's own namespaces are not known.
+    """
+    own = snapshot.by_agent.get(cluster)
+    system = own.get(cluster, Namespace, "kube-system") if own is not None else None
+    uid = system.metadata.uid if system is not None else ""
+    for broker, record in snapshot.membership_records(cluster) if uid else ():
+        if record.spec.uid != uid and not record.has_left:
+            again = join_broker(broker, cluster, snapshot, record.namespace)
+            patch = f'{{"spec":{{"uid":"{uid}"}}}}'
+            change = f"patch clustermember {record.name} --type merge -p '{patch}'"
+            yield Finding(
+                code="MemberMismatch",
+                severity=Severity.DEGRADED,
+                subject=cluster_ref(cluster),
+                summary=f"the record of {cluster} on {broker} is that of another cluster: it names "
+                f"{record.spec.uid} as the uid of namespace kube-system, which has {uid}; the "
+                "agent publishes nothing under that record",
+                remedy=remedy(
+                    snapshot.kubectl(broker, change, record.namespace),
+                    *restart_agent(cluster, snapshot).commands,
+                    advice=f"if {cluster} was built anew, with empty volumes, rather "
+                    f"`{again} --replace`",
+                ),
+            )
 
 
 def _lost_records(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
