@@ -5,6 +5,8 @@ import secrets
 import sys
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
 from tests.support.simulator.batch import batches_of, play_on_cores
 from tests.support.simulator.forks import StartedFleets, Wanted
 from tests.support.simulator.part import Part
@@ -63,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--jobs", type=int, default=1, help="seeds are played on so many cores")
     parser.add_argument("--no-shrink", action="store_true", help="print failing schedules whole")
     parser.add_argument("--keep-going", action="store_true", help="go on after a failure")
+    parser.add_argument("--punctual", action="store_true", help="play seeds without lags of watches")
     parser.add_argument("--trace", action="store_true", help="print every request of one seed")
     return parser
 
@@ -103,7 +106,10 @@ def _seeded(
     if options.count:
         _say(f"playing {options.count} schedules: HANSE_SEED={options.seed}")
         seeds = range(options.seed, options.seed + options.count)
-    batches = batches_of([draw_schedule(seed, kinds) for seed in seeds], parts)
+    drawn = [draw_schedule(seed, kinds) for seed in seeds]
+    if options.punctual:
+        drawn = [replace(schedule, lagging=False) for schedule in drawn]
+    batches = batches_of(drawn, parts)
     for batch in play_on_cores(batches, options.jobs, whole=options.no_shrink):
         yield from batch
 
