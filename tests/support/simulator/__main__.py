@@ -65,7 +65,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--jobs", type=int, default=1, help="seeds are played on so many cores")
     parser.add_argument("--no-shrink", action="store_true", help="print failing schedules whole")
     parser.add_argument("--keep-going", action="store_true", help="go on after a failure")
-    parser.add_argument("--punctual", action="store_true", help="play seeds without lags of watches")
+    parser.add_argument(
+        "--punctual", action="store_true", help="play seeds without lags of watches"
+    )
     parser.add_argument("--trace", action="store_true", help="print every request of one seed")
     return parser
 
