@@ -73,11 +73,16 @@ class NetworksScenario:
         return self.scenario.admin(HERE)
 
     async def tenant_client(self, user: str = "anna") -> Client:
-        """A client of a user who may write everything and is no administrator."""
+        """A client of a user who may write everything and is no administrator.
+
+        An API server knows of a binding a moment after it was created.
+        """
         await self._bind_cluster_role(user)
         transport = _Impersonating(self.scenario.testbed.connect(HERE), user)
         self.scenario.closing.push_async_callback(transport.close)
-        return Client(transport, field_manager=user)
+        client = Client(transport, field_manager=user)
+        await self.scenario.eventually(lambda: client.read(Namespace, "default"))
+        return client
 
     async def _bind_cluster_role(self, user: str) -> None:
         """Bind a user to a ClusterRole that allows everything."""
