@@ -653,17 +653,6 @@ def test_a_set_that_is_submitted_again_replaces_what_it_released_when_others_are
     )
 
 
-def test_a_replica_whose_pod_is_not_seen_yet_is_not_replaced_as_one_that_is_down() -> None:
-    play(
-        do("statefulsets.launch", 1, pause=41.01),
-        do("statefulsets.scale", 4, pause=1),
-        do("statefulsets.update_badly", "5"),
-        seed=52049,
-        lagging=True,
-        parts=parts_named(["services", "statefulsets"]),
-    )
-
-
 WAYS = ("claim", "federation", "members")
 HANDING_OVER = 5
 """Seconds after which a supervisor that was demoted resigns from its members."""

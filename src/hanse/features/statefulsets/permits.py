@@ -128,10 +128,7 @@ class FleetPart(Struct, frozen=True):
             ready=sum(
                 min(s.ready, max(s.replicas - permits[c].pods, 0)) for c, s in staying.items()
             ),
-            down=sum(
-                max(s.replicas - s.ready, permits[c].pods, 0) + self._unreported_replicas(c, s)
-                for c, s in staying.items()
-            ),
+            down=sum(max(s.replicas - s.ready, permits[c].pods, 0) for c, s in staying.items()),
             permits=sum(permits[c].pods for c in living),
             away_permits=sum(permits[c].pods for c in away),
             away=tuple(c for c in away if self._expected(c)),
@@ -155,10 +152,6 @@ class FleetPart(Struct, frozen=True):
         name, first = self.submitted.name, self.submitted.first_ordinal
         kept = {*list_replica_names(name, first, permit.name, permit.keeps)}
         return _Staying(permit.keeps, sum(r.ready for r in part.replicas if r.name in kept))
-
-    def _unreported_replicas(self, cluster: ClusterId, staying: _Staying) -> int:
-        """Replicas of a cluster's share that its report does not have yet: none is ready."""
-        return max(self.record.spec.share_of(cluster) - staying.replicas, 0)
 
     def _credible_permit(self, cluster: ClusterId) -> Permit:
         """The permit of another cluster, limited to the replicas that it has or may get.
