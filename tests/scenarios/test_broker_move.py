@@ -24,6 +24,7 @@ NEW = "lubeck"
 """The broker to which the fleet moves: a member's API server."""
 
 
+@pytest.mark.races("an agent that starts may see the Lease of a new broker before the slices")
 @pytest.mark.parametrize(
     ("how", "pause"),
     [

@@ -250,8 +250,11 @@ async def test_hand_edits_in_a_member_are_repaired_and_a_foreign_set_is_a_confli
     assert mine is not None
     assert mine.spec.service_name == "mine"
 
-    await sets.edit({"spec": {"replicas": 5}}, "bergen", "store-bergen")
-    await sets.admin("hamburg").delete(StatefulSet, "store-hamburg", scenario.namespace)
+    bergen, hamburg = ("bergen", "store-bergen"), ("hamburg", "store-hamburg")
+    await scenario.eventually(lambda: sets.edit({"spec": {"replicas": 5}}, *bergen))
+    await scenario.eventually(
+        lambda: sets.admin(hamburg[0]).delete(StatefulSet, hamburg[1], scenario.namespace)
+    )
     await sets.admin("lubeck").delete(StatefulSet, "store-lubeck", scenario.namespace)
 
     await scenario.eventually(sets.shares(bergen=1, hamburg=1, lubeck=1))

@@ -688,3 +688,15 @@ def test_a_member_restored_to_a_moment_ago_loses_no_endpoints_elsewhere() -> Non
         lagging=True,
         parts=parts_named(["federated", "policies", "networks"]),
     )
+
+
+@pytest.mark.xfail(reason="an agent sees that its pod is ready later than its StatefulSet's status")
+def test_a_replica_whose_pod_is_seen_late_is_not_taken_beyond_the_budget() -> None:
+    play(
+        do("statefulsets.launch", 1, pause=41.01),
+        do("statefulsets.scale", 4, pause=1),
+        do("statefulsets.update_badly", "5"),
+        seed=52049,
+        lagging=True,
+        parts=parts_named(["services", "statefulsets"]),
+    )
