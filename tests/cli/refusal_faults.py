@@ -2,6 +2,14 @@
 
 from tests.cli.fault_table import Fault
 
+TENANT_POLICY = """\
+        make lubeck '{apiVersion: crd.antrea.io/v1beta1, kind: NetworkPolicy, metadata: {
+        name: tenants, namespace: acme-web,
+        annotations: {federated.anp.antreaplus.vmware-tanzu.com: "true"}},
+        spec: {priority: 5, appliedTo: [{podSelector: {matchLabels: {app: web}}}]}}'
+        """
+"""A policy that the webhook of a tenant's cluster is asked about, created in lubeck."""
+
 NARROW = (
     Fault(
         "WebhookDown Webhook policy.example.com in bergen",
@@ -57,11 +65,8 @@ OURS = (  # which is served by the agent
         "AgentSilent Cluster bergen",
         """
         hanse local stop agent bergen
-        make lubeck '{apiVersion: crd.antrea.io/v1beta1, kind: NetworkPolicy, metadata: {
-        name: tenants, namespace: acme-web,
-        annotations: {federated.anp.antreaplus.vmware-tanzu.com: "true"}},
-        spec: {priority: 5, appliedTo: [{podSelector: {matchLabels: {app: web}}}]}}'
-        """,
+"""
+        + TENANT_POLICY,
         causes=True,
         follows=("by Webhook networks-plugin-policies-0.webhooks.hanse.dev of",),  # WebhookDown
         seen_as={"metrics": "ClusterSilent Cluster bergen", "events": "ClusterSilent"},
@@ -75,11 +80,8 @@ DIVERTED = (
         k bergen annotate validatingwebhookconfiguration hanse-webhooks hanse.dev/paused=true
         k bergen patch validatingwebhookconfiguration hanse-webhooks --type json -p '[{"op":
         "replace", "path": "/webhooks/19/clientConfig/url", "value": "https://127.0.0.1:1/"}]'
-        make lubeck '{apiVersion: crd.antrea.io/v1beta1, kind: NetworkPolicy, metadata: {
-        name: tenants, namespace: acme-web,
-        annotations: {federated.anp.antreaplus.vmware-tanzu.com: "true"}},
-        spec: {priority: 5, appliedTo: [{podSelector: {matchLabels: {app: web}}}]}}'
-        """,
+"""
+        + TENANT_POLICY,
         causes=True,
         follows=("by Webhook networks-plugin-policies-0.webhooks.hanse.dev of",),  # WebhookDown
         seen_as={  # of the agent that is refused
