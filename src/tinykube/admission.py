@@ -71,9 +71,10 @@ class WebhookAdmission:
         }
 
     async def mutate(self, attributes: AdmissionAttributes) -> Object:
-        """The object after all mutating webhooks, called one after the other; {} if there is none.
+        """The object after all mutating webhooks, in order; {} if the request has no object.
 
-        Which ones match is decided by the object as requested; the first denial is raised.
+        Which ones match is decided by the object as requested; the first denial or failure is
+        raised.
         """
         obj = attributes.object
         for hook in [*self._matching_hooks(_MUTATING, attributes)]:
@@ -150,7 +151,8 @@ class WebhookAdmission:
     ) -> dict[str, Any]:
         """Send an AdmissionReview to a webhook and return the `response` of its answer.
 
-        Raises `WebhookFailed` after timeoutSeconds, and for a caBundle or answer that is malformed.
+        Raises `WebhookFailed` if it cannot be called, after timeoutSeconds, and for a caBundle or
+        answer that is malformed.
         """
         request = _admission_review(hook, attributes, uid)
         client = hook.spec.get("clientConfig") or {}
@@ -189,7 +191,7 @@ def _read_response(body: bytes, uid: str) -> dict[str, Any]:
 
 
 def _admission_review(hook: _Hook, attributes: AdmissionAttributes, uid: str) -> dict[str, Any]:
-    """The AdmissionReview that is sent to a webhook."""
+    """The AdmissionReview for a webhook, with the objects in the version that its rules name."""
     resource = hook.resource
     request: dict[str, Any] = {
         "uid": uid,

@@ -122,7 +122,7 @@ class MatchCache(Generic[T]):
         attributes: AdmissionAttributes,
         find: Callable[[AdmissionAttributes], Iterable[T]],
     ) -> list[T]:
-        """What `find` gives for the request, or gave for an earlier one like it."""
+        """What `find` gives for the request, or gave for one of the same resource and operation."""
         if self._generation != self._registry.generation:
             self._found.clear()
             self._generation = self._registry.generation

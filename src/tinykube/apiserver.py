@@ -144,7 +144,7 @@ class ApiServer:
     def _authorize(self, request: RequestLike, caller: User) -> User:
         """The caller, or the user that Impersonate headers name; raises 403 if RBAC denies it.
 
-        Privileged users are not checked.
+        400 for impersonated groups without a user. Privileged users are not checked.
         """
         user = caller
         if request.headers:

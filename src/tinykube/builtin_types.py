@@ -72,7 +72,7 @@ def _read_lines() -> list[str]:
 
 @cache
 def _types() -> dict[str, tuple[Field, ...]]:
-    """The fields by type name."""
+    """The fields of each type of the packaged table, by type name; parsed once."""
     table: dict[str, list[Field]] = {}
     name = ""
     for line in _read_lines():

@@ -75,7 +75,10 @@ class CrdRegistrar:
             self._storage.replace(CRDS, settled)
 
     def _clean_up(self, name: str) -> None:
-        """Delete a terminating CRD's objects; once none is left, its finalizer and so the CRD."""
+        """Delete a terminating CRD's objects; once none is left, remove its cleanup finalizer.
+
+        The CRD itself is removed if that is its last finalizer.
+        """
         crd = self._storage.get(CRDS, "", name)
         if crd is None:
             self._terminating.discard(name)
@@ -95,7 +98,10 @@ class CrdRegistrar:
             self._storage.remove(CRDS, "", name, {**crd, "metadata": metadata})
 
     def _on_storage_event(self, event: StorageEvent) -> None:
-        """Register the CRD that changed; after a restore all, and withdraw missing ones."""
+        """Define or withdraw the resources of the CRD that changed.
+
+        After a restore those of all CRDs; resources of missing ones are withdrawn.
+        """
         if isinstance(event, Change):
             self._update_registry(event.object, gone=event.type == "DELETED")
             return

@@ -44,7 +44,7 @@ def _custom_version(resource: Resource) -> CustomVersion:
 def validation_errors(
     resource: Resource, obj: Object, old: Object | None = None, subresource: str = ""
 ) -> list[FieldError]:
-    """The violations of schema, replica counts and CEL rules; of a wrong kind that alone.
+    """The violations of schema, replica counts and CEL rules; only the kind's if that is wrong.
 
     For the subresource `status` the schema of the status alone counts. Violations of the schema
     that `old` has too are accepted.

@@ -175,7 +175,10 @@ def stale(resource: Resource, name: str) -> StatusError:
 
 
 def not_allowed(resource: Resource, name: str, why: str, causes: Sequence[Any] = ()) -> StatusError:
-    """A 403 Forbidden to raise: admission (not RBAC) denied the request."""
+    """A 403 Forbidden to raise: admission, or a check of what is written, denied the request.
+
+    A request that RBAC rules do not allow has another, `rbac.attributes.forbidden`.
+    """
     subject = f'{resource.group_resource} "{name}"' if name else resource.group_resource
     details = _status_details(resource, name)
     if causes:

@@ -129,12 +129,17 @@ def _reason(error: Exception) -> str:
 
 
 def _split(text: str, separator: str, limit: int = -1) -> list[str]:
-    """CEL `split`: at most `limit` parts, all if it is negative; characters without separator."""
+    """CEL `split`: at most `limit` parts, all if it is negative.
+
+    An empty separator gives the characters.
+    """
     if limit == 0:
         return []
     if not separator:
         parts = list(text)
-        return parts if limit < 0 else [*parts[: limit - 1], "".join(parts[limit - 1 :])]
+        if limit < 0 or len(parts) <= limit:
+            return parts
+        return [*parts[: limit - 1], "".join(parts[limit - 1 :])]
     return text.split(separator, limit - 1 if limit > 0 else -1)
 
 

@@ -189,7 +189,7 @@ def _list_schema(resource: Resource) -> Object:
 def _paths(resource: Resource) -> Object:
     """The operations of a resource by path and method, for its collection and one object.
 
-    Paths are within a namespace; subresources and watches have none.
+    Those of a namespaced one are within a namespace; subresources and watches have none.
     """
     prefix = (
         f"{resource.prefix}/namespaces/{{namespace}}" if resource.namespaced else resource.prefix

@@ -74,7 +74,8 @@ class PolicyAdmission:
     def _find_bound(self, attributes: AdmissionAttributes) -> Iterator[_Bound]:
         """Each binding with its policy whose resourceRules match the resource of a request.
 
-        resourceNames are not compared. Left out are bindings whose policy is missing.
+        resourceNames are not compared. Left out are bindings whose policy is missing; raises 500
+        for a policy that does not compile.
         """
         for binding in self._storage.objects(BINDINGS):
             policy = self._storage.get(POLICIES, "", binding["spec"].get("policyName", ""))
@@ -96,7 +97,10 @@ class PolicyAdmission:
     def _constraints_match(
         self, constraints: Object, resource: Resource, attributes: AdmissionAttributes
     ) -> bool:
-        """Whether constraints select a request: by a rule, no excluding rule, and selectors."""
+        """Whether constraints select a request: by a rule, if there are any, and by selectors.
+
+        None of the excluding rules may match.
+        """
 
         def named(rule: Object) -> bool:
             """Whether a rule matches, and its resourceNames, if any, have the object's name."""
@@ -138,7 +142,7 @@ class PolicyAdmission:
                 raise _denied(attributes, text, denial.reason)
 
     def _scope(self, resource: Resource, attributes: AdmissionAttributes) -> Scope:
-        """The CEL variables of a request that are the same for all policies.
+        """The CEL variables of a request: object, oldObject, request and namespaceObject.
 
         The objects are in the version of `resource`, which the rules match.
         """

@@ -25,7 +25,7 @@ class Requirement(Struct, frozen=True):
         return self.predicate()(labels)
 
     def predicate(self) -> Callable[[Mapping[str, str]], bool]:
-        """Whether labels satisfy it, as a function for many of them.
+        """A function that says whether labels satisfy it, to be called for many labels.
 
         `!=` and `notin` hold for labels without the key.
         """

@@ -50,7 +50,8 @@ def clone(value: Any) -> Any:
 def _decode_struct(type_name: str, value: Any, path: str, place: str, unknown: list[str]) -> Object:
     """The decoded struct with its zero values; unknown fields are left out, added to `unknown`.
 
-    `path` is for type errors (without indices), `place` for strict errors (with indices).
+    A null counts as absent. `path` is for type errors (without indices), `place` for strict errors
+    (with indices).
     """
     known = json_fields(type_name)
     decoded: Object = clone(_zero(type_name))
@@ -160,7 +161,7 @@ def _integer_decoder(bits: int) -> Callable[[Any, str, str], Any]:
     limit = 1 << (bits - 1)
 
     def integer(value: Any, owner: str, path: str) -> Any:
-        """The integer, also from a whole float; raises TypeMismatch if out of range."""
+        """The integer, also from a whole float; raises TypeMismatch for others and out of range."""
         if isinstance(value, int) and not isinstance(value, bool) and -limit <= value < limit:
             return value
         if isinstance(value, float) and value.is_integer() and abs(value) < limit:
@@ -180,7 +181,10 @@ def _int_or_string(value: Any, owner: str, path: str) -> Any:
 
 
 def _decode_quantity(value: Any, owner: str, path: str) -> Any:
-    """The quantity as text, also from a number; raises TypeMismatch for anything else."""
+    """The quantity as text, also from a number; raises TypeMismatch for anything else.
+
+    A text is not checked.
+    """
     if isinstance(value, str):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -238,7 +242,11 @@ _SCALARS: dict[str, Callable[[Any, str, str], Any]] = {
 
 @cache
 def _zero(type_name: str) -> Object:
-    """The zero value of a type as Go encodes it: without omitempty fields; cached, so clone it."""
+    """The zero value of a type as Go encodes it; it is cached, so clone it.
+
+    It has structs and times that are no pointers, but for creationTimestamp, and the fields without
+    omitempty.
+    """
     zero: Object = {}
     for field in fields_of(type_name) or ():
         if not field.name:

@@ -60,10 +60,11 @@ class ServiceAllocator:
             self._release(address, service)
 
     def allocate(self, new: Object, old: Object | None, *, dry_run: bool) -> Object:
-        """A copy of the Service with its cluster IPs and node ports; raises 422 if one is not free.
+        """A copy of the Service with cluster IPs and node ports; raises 422 if one is not free.
 
-        Creates IPAddresses for new cluster IPs and removes those of `old` not used, unless on a
-        dry run. The Service is not stored, which is when its node ports are taken.
+        500 if none is left. Creates IPAddresses for new cluster IPs and removes those of `old` not
+        used, unless on a dry run. The Service is not stored, which is when its node ports are
+        taken.
         """
         spec = dict(new["spec"])
         spec["ports"] = [dict(port) for port in spec.get("ports") or ()]
@@ -88,7 +89,8 @@ class ServiceAllocator:
     def _choose_families(self, service: Object, old: Object | None) -> None:
         """Set ipFamilyPolicy and ipFamilies in place; raises 422 if they do not fit.
 
-        An update to SingleStack also cuts clusterIPs to the first one.
+        The policy defaults to the old one, else SingleStack, of a headless Service without selector
+        RequireDualStack. An update to SingleStack also cuts clusterIPs to the first one.
         """
         spec = service["spec"]
         ranges = self._ranges()
@@ -116,7 +118,8 @@ class ServiceAllocator:
     def _choose_addresses(self, service: Object, allocated: list[str]) -> None:
         """Set clusterIP and clusterIPs in place, `None` for a headless Service.
 
-        Given addresses must be free; missing ones are chosen but not reserved.
+        Missing ones are chosen but not reserved. Raises 422 if a given one is not free, 500 if none
+        is left.
         """
         spec = service["spec"]
         if spec.get("clusterIP") == "None":
@@ -249,7 +252,7 @@ class ServiceAllocator:
                 if port.get("nodePort"):
                     taken.add(port["nodePort"])
                     by_port[port["port"]] = port["nodePort"]
-        if _needs_health_check(spec) and not spec.get("healthCheckNodePort"):
+        if needs_health_check(spec) and not spec.get("healthCheckNodePort"):
             used = {port.get("nodePort", 0) for port in spec.get("ports") or ()}
             spec["healthCheckNodePort"] = self._next_port(used)
 
@@ -336,8 +339,8 @@ def _node_ports(service: Object) -> Iterator[int]:
         yield spec["healthCheckNodePort"]
 
 
-def _needs_health_check(spec: dict[str, Any]) -> bool:
-    """Whether it is of type LoadBalancer with externalTrafficPolicy Local."""
+def needs_health_check(spec: dict[str, Any]) -> bool:
+    """Whether a Service has a healthCheckNodePort: of type LoadBalancer, external policy Local."""
     return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
 
 

@@ -64,6 +64,7 @@ class Compacted(StorageError):
     """The requested version is older than the history; `oldest` is the first still there."""
 
     def __init__(self, requested: int, oldest: int) -> None:
+        """Keeps both versions, from which an API server builds its own message."""
         super().__init__(f"version {requested} is older than {oldest}")
         self.requested = requested
         self.oldest = oldest
@@ -212,7 +213,10 @@ class Storage:
         return [present[key] for key in sorted(present, key=lambda k: f"{k[0]}/{k[1]}")]
 
     def subscribe(self, listener: Listener, store: str = "") -> Callable[[], None]:
-        """Call a listener on every later event, of one store or of all; returns the unsubscribe."""
+        """Call a listener on every later event, of one store or of all; returns the unsubscribe.
+
+        A restore is an event of every store.
+        """
         if not store:
             self._listeners = (*self._listeners, listener)
         else:

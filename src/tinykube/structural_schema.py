@@ -24,7 +24,10 @@ _META = ("apiVersion", "kind", "metadata")
 
 
 def prune(schema: Schema | None, value: Any, path: str = "") -> list[str]:
-    """Remove fields that the schema does not specify or preserve, in place; returns their paths."""
+    """Remove fields that the schema does not specify or preserve, here and all below, in place.
+
+    Returns their paths.
+    """
     unknown: list[str] = []
     _prune(schema, value, path, unknown)
     return unknown
@@ -56,7 +59,7 @@ def _prune(schema: Schema | None, value: Any, path: str, unknown: list[str]) -> 
 
 
 def _keeps_unknown_fields(schema: Schema | None) -> bool:
-    """Whether a schema allows fields that it does not name."""
+    """Whether a schema preserves unknown fields or has `additionalProperties: true`."""
     if schema is None:
         return False
     if schema.get("x-kubernetes-preserve-unknown-fields"):
@@ -75,7 +78,10 @@ def _property_schema(schema: Schema | None, key: str) -> Schema | None:
 
 
 def fill_defaults(schema: Schema | None, value: Any) -> None:
-    """Set the defaults of a schema in place, and remove nulls of fields that are not nullable."""
+    """Set the defaults of a schema, here and all below, in place.
+
+    Nulls of fields that are not nullable are removed, or become the default.
+    """
     if not schema:
         return
     match value:
@@ -233,6 +239,7 @@ def _number_errors(schema: Schema, value: float, path: str) -> Iterator[FieldErr
 
 
 def _go_number(number: float) -> str:
+    """A number as Go prints it: a whole one without fraction."""
     return str(int(number)) if float(number).is_integer() else str(number)
 
 
@@ -297,7 +304,10 @@ def _combination_errors(schema: Schema, value: Any, path: str) -> Iterator[Field
 
 
 def _any_of_errors(failures: list[list[FieldError]], named: str) -> Iterator[FieldError]:
-    """Nothing if one alternative has no failures; else an error, and those of the closest one."""
+    """An error unless one of the alternatives has no failures.
+
+    The failures of the alternative with fewest follow.
+    """
     if all(failures):
         yield _composite_error(f"{named} must validate at least one schema (anyOf)")
         yield from min(failures, key=len)

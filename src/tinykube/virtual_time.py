@@ -1,6 +1,7 @@
 """Virtual time: an event loop whose clock jumps to the next timer when it is idle."""
 
 import asyncio
+import math
 import selectors
 from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
@@ -54,11 +55,25 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Virtual seconds since the loop was made."""
         return self._jumping.passed
 
+    @property
+    def _clock_resolution(self) -> float:
+        """By how much timers may fire early: not at all.
+
+        Two that wait again until a moment has come would do so by turns without end: time stands
+        still while one of them can go on.
+        """
+        return math.ulp(self._jumping.passed)
+
+    @_clock_resolution.setter
+    def _clock_resolution(self, _: float) -> None:
+        """Nothing: asyncio sets that of the real clock."""
+
 
 class LoopClock:
     """A clock that follows the running loop, virtual or not, from a fixed start."""
 
     def __init__(self, skew: timedelta = timedelta(0)) -> None:
+        """`skew` is added to the time of the loop; it may be set to another later."""
         self.skew = skew
         self._latest = (0.0, skew, EPOCH + skew)
         """The time of the loop, the skew and the result of the latest call: time stands still."""

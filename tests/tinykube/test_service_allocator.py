@@ -146,6 +146,20 @@ async def test_a_type_takes_and_leaves_what_it_needs() -> None:
     assert len(await cluster.names(ADDRESSES)) == 1
 
 
+async def test_a_health_check_port_stays_while_it_is_needed() -> None:
+    cluster = Cluster()
+    balancer = service("s", type="LoadBalancer", externalTrafficPolicy="Local")
+    made = await cluster.create(SERVICES, balancer)
+
+    kept = await cluster.send("PUT", f"{SERVICES}/s", balancer)
+    everywhere = await cluster.merge(
+        f"{SERVICES}/s", {"spec": {"externalTrafficPolicy": "Cluster"}}
+    )
+
+    assert kept.body["spec"]["healthCheckNodePort"] == made["spec"]["healthCheckNodePort"]
+    assert "healthCheckNodePort" not in everywhere["spec"]
+
+
 async def test_headless_services_have_no_address() -> None:
     cluster = Cluster()
 

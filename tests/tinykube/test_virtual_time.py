@@ -55,5 +55,26 @@ def test_no_timer_fires_early() -> None:
         assert run(waits()) >= due
 
 
+def test_who_waits_again_until_a_moment_has_come_does_not_stop_the_time_of_others() -> None:
+    async def rounds(due: float) -> int:
+        loop = asyncio.get_running_loop()
+        for again in range(100):
+            if loop.time() >= due:
+                return again
+            waiting = loop.create_future()
+            loop.call_at(due, waiting.set_result, None)
+            await waiting
+        raise AssertionError("time stands still")
+
+    async def two() -> tuple[int, int]:
+        due = asyncio.get_running_loop().time() + 5e-10  # sooner than a real clock can tell
+        first = asyncio.ensure_future(rounds(due))
+        await asyncio.sleep(0)  # one of them is always about to go on
+        second = asyncio.ensure_future(rounds(due))
+        return await first, await second
+
+    assert run(two()) == (1, 1)
+
+
 _UNLUCKY = [(r.random() * 3, 4 + r.random() * 20) for r in map(Random, range(400))]
 """Moments, some of which one does not reach from the other by adding their difference."""

@@ -318,3 +318,18 @@ async def test_a_namespace_may_be_called_watch() -> None:
     await cluster.create("/api/v1/namespaces/watch/configmaps", configmap("c"))
 
     assert await cluster.names("/api/v1/namespaces/watch/configmaps") == ["c"]
+
+
+async def test_of_a_toleration_only_its_seconds_may_change() -> None:
+    cluster = Cluster()
+    given = {"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
+    await cluster.create(PODS, pod("p", tolerations=[given]))
+
+    async def change(toleration: dict[str, object]) -> int:
+        known = (await cluster.send("GET", f"{PODS}/p")).body
+        tolerations = [toleration, *known["spec"]["tolerations"][1:]]
+        changed = {**known, "spec": {**known["spec"], "tolerations": tolerations}}
+        return (await cluster.send("PUT", f"{PODS}/p", changed)).status
+
+    assert await change({**given, "tolerationSeconds": 9}) == 200
+    assert await change({**given, "key": "b"}) == 422

@@ -109,7 +109,7 @@ class Lister(Protocol):
         ...
 
     def objects(self, store: str, namespace: str = "") -> Iterator[Object]:
-        """The stored objects of one namespace, or of all when it is empty, by key."""
+        """The stored objects of one namespace, or of all when it is empty, sorted by key."""
         ...
 
     def dependents(self, uid: str) -> tuple[Key, ...]:
@@ -133,7 +133,7 @@ class Lister(Protocol):
         ...
 
     def services_selecting(self, namespace: str, labels: Mapping[str, str]) -> list[Object]:
-        """The Services of a namespace whose selectors match the labels."""
+        """The Services of a namespace whose selectors match the labels; none without selector."""
         ...
 
     def is_pod_ip_used(self, address: str) -> bool:

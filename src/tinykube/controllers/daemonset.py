@@ -61,7 +61,10 @@ class DaemonSetController:
     watches = frozenset((DAEMON_SETS, PODS, NODES, CONTROLLER_REVISIONS))
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
-        """The DaemonSet itself or the owner of a pod or revision; for a node, all DaemonSets."""
+        """The DaemonSet itself, the owner of a pod or revision, or those that may adopt a pod.
+
+        For a node, all DaemonSets.
+        """
         if change.store == DAEMON_SETS:
             yield Key(DAEMON_SETS, namespace_of(change.object), name_of(change.object))
         elif change.store == NODES:

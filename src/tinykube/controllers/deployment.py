@@ -80,7 +80,7 @@ class DeploymentController:
     watches = frozenset((DEPLOYMENTS, REPLICA_SETS, PODS))
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
-        """The keys of a Deployment, or of the owner of a ReplicaSet.
+        """The keys of a Deployment, or of the owner of a ReplicaSet, or those that may adopt it.
 
         For a finished or deleted pod, that of the owner of its ReplicaSet.
         """
@@ -131,7 +131,7 @@ def sync_deployment(
     old_pods: bool = False,
     last_error: str = "",
 ) -> Result:
-    """The writes of the next rollout step; `old_pods`: whether pods of older templates still run.
+    """The writes of the next rollout step; while `old_pods` of older templates run, Recreate waits.
 
     A deleting one only gets its status; a paused or resized one is only scaled. `last_error` is
     that of the last attempt, for the condition Progressing.
@@ -166,7 +166,7 @@ def _split(
 ) -> tuple[Object | None, list[Object]]:
     """The ReplicaSet of the current template (the oldest if there are several) and the others.
 
-    None if none has that template; the others are sorted by age.
+    None if none has that template; the others are sorted, the oldest first.
     """
     desired = normalized_template(spec_of(deployment).get("template") or {})
     by_age = sorted(replica_sets, key=lambda one: (creation_timestamp(one), name_of(one)))

@@ -49,8 +49,8 @@ def deployment_status(
 ) -> DeploymentStatusResult:
     """The status for the observed ReplicaSets; progress renews the condition's update time.
 
-    Zero counts are left out, and collisionCount is kept. Also how long until the progress deadline,
-    if one is awaited.
+    Most zero counts are left out, and collisionCount is kept. Also how long until the progress
+    deadline, if one is awaited.
     """
     counts = _replica_counts(deployment, state)
     previous = status_of(deployment)
@@ -180,9 +180,9 @@ def _has_progressed(previous: Object, counts: Object) -> bool:
 
 
 def _replica_failure(state: ReplicaSetState) -> list[Object]:
-    """The first ReplicaFailure condition of the ReplicaSets, newest first, without timestamps.
+    """The first ReplicaFailure condition, of the new ReplicaSet or else of an old one.
 
-    Empty if there is none.
+    Without timestamps; empty if there is none.
     """
     replica_sets = [*([state.new] if state.new is not None else []), *state.old]
     for one in replica_sets:

@@ -112,7 +112,7 @@ def is_endpoint(pod: Object) -> bool:
 
 
 def _endpoint_fields(pod: Object) -> tuple[object, ...]:
-    """The fields of a pod that determine its endpoints."""
+    """What of a pod determines its endpoints: addresses, readiness, deletion, end, node, labels."""
     status = status_of(pod)
     return (
         status.get("podIPs"),
@@ -129,7 +129,8 @@ def group_endpoints(
 ) -> dict[EndpointGroup, list[Object]]:
     """Group the endpoints of pods by address family and resolved ports.
 
-    A family without endpoints gets one empty group.
+    A pod without an address of a family has none in it; a family without endpoints gets one empty
+    group.
     """
     found: dict[EndpointGroup, list[Object]] = {}
     families = spec_of(service).get("ipFamilies") or ["IPv4"]

@@ -52,10 +52,10 @@ class GarbageCollector:
     watches: frozenset[str] = frozenset()
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
-        """The keys of an object, its dependents if it is deleted or terminating, and its owners.
+        """The key of an object that has owners or is terminating, and of its terminating owners.
 
-        Only owners that are terminating. Nothing if neither owners, finalizers nor
-        deletionTimestamp have changed.
+        Also of its dependents if it is terminating or deleted. Nothing if neither owners,
+        finalizers nor deletionTimestamp have changed.
         """
         obj, before = change.object, change.before
         if (

@@ -62,7 +62,7 @@ class Indexer:
         return self._storage.get(store, namespace, name)
 
     def objects(self, store: str, namespace: str = "") -> Iterator[Object]:
-        """The stored objects of one namespace, or of all when it is empty, by key."""
+        """The stored objects of one namespace, or of all when it is empty, sorted by key."""
         return self._storage.objects(store, namespace)
 
     def dependents(self, uid: str) -> tuple[Key, ...]:

@@ -136,7 +136,8 @@ class SimulatedKubelet:
     def _terminate(self, pod: Object, node: Object, sandbox: _Sandbox, now: datetime) -> Result:
         """The deletion of a terminating pod once its containers are stopped; a requeue until then.
 
-        Records Killing once; a pod with finalizers gets its final status first.
+        Records Killing once. A pod with finalizers gets its final status first, and is not deleted
+        again once its grace period is 0.
         """
         grace = timedelta(seconds=pod["metadata"].get("deletionGracePeriodSeconds") or 0)
         events: tuple[RecordEvent, ...] = ()
@@ -189,22 +190,23 @@ class SimulatedKubelet:
     def _allocate_addresses(
         self, key: Key, pod: Object, node: Object, lister: Lister
     ) -> tuple[str, ...]:
-        """Reserve one address of each pod CIDR of the node; empty if one is exhausted.
+        """Reserve one address of each pod CIDR of the node; empty if one of them is exhausted.
 
-        A pod on the host network has the node's internal address.
+        Also if it has no CIDR. A pod on the host network has the node's internal address.
         """
         if spec_of(pod).get("hostNetwork"):
             return (_internal_address(node),)
-        allocated: list[str] = []
+        allocated: dict[str, AddressAllocation] = {}
         for cidr in spec_of(node).get("podCIDRs") or ():
             start = self._next_offsets.get(cidr, 1)
             found = next_free_address(cidr, start, lambda one: self._is_allocated(one, lister))
             if found is None:
                 return ()
+            allocated[cidr] = found
+        for cidr, found in allocated.items():
             self._next_offsets[cidr] = found.next_offset
             self._reserved[found.address] = key
-            allocated.append(found.address)
-        return tuple(allocated)
+        return tuple(found.address for found in allocated.values())
 
     def _is_allocated(self, address: str, lister: Lister) -> bool:
         """Whether a pod has the address, or the address is reserved for an existing pod."""

@@ -67,7 +67,7 @@ class NamespaceController:
     watches: frozenset[str] = frozenset()
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
-        """The namespace, if it is terminating, of a change in it or of itself."""
+        """The changed namespace, or that of a changed object, but only if it is terminating."""
         if change.store == NAMESPACES:
             if change.type != "DELETED" and is_deleting(change.object):
                 yield Key(NAMESPACES, "", name_of(change.object))

@@ -29,6 +29,7 @@ class NamespaceDefaultsController:
     watches = frozenset((NAMESPACES, SERVICE_ACCOUNTS, CONFIG_MAPS))
 
     def __init__(self, root_ca: str = "") -> None:
+        """`root_ca` is the PEM that each namespace gets in the ConfigMap kube-root-ca.crt."""
         self._root_ca = root_ca
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:  # noqa: ARG002 - the contract's

@@ -50,7 +50,7 @@ class PersistentVolumeController:
         self._binds = binds
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:  # noqa: ARG002 - the contract's
-        """The key of a claim, or of a volume and its claim.
+        """The key of a claim, or of a volume and its claim; none for a deleted volume.
 
         For a deleted claim that of its volume.
         """
@@ -82,7 +82,7 @@ class PersistentVolumeController:
         return self._reconcile_volume(obj, lister)
 
     def _reconcile_claim(self, claim: Object, lister: Lister) -> Result:
-        """The creation of a volume for a pending claim, or the patches that bind it to its volume.
+        """The creation of a volume for a pending claim, or the patches that bind it and its volume.
 
         It binds only with `binds`, an unbound claim, and a volume not reserved for another.
         """
@@ -93,7 +93,7 @@ class PersistentVolumeController:
         bound = status_of(claim).get("phase") == "Bound"
         if not self._binds or bound or not can_bind(claim, volume):
             return DONE
-        return Result(tuple(_bind(claim, volume)))
+        return Result(tuple(bind(claim, volume)))
 
     def _reconcile_volume(self, volume: Object, lister: Lister) -> Result:
         """The deletion of a provisioned volume whose claim is gone or has another uid.
@@ -134,19 +134,24 @@ def volume_for(claim: Object) -> Object:
         "spec": {
             "capacity": (spec.get("resources") or {}).get("requests") or {},
             "accessModes": spec.get("accessModes") or [],
-            "claimRef": {
-                "apiVersion": "v1",
-                "kind": "PersistentVolumeClaim",
-                "namespace": namespace_of(claim),
-                "name": name_of(claim),
-                "uid": uid_of(claim),
-            },
+            "claimRef": _claim_reference(claim),
             "storageClassName": spec.get("storageClassName", STANDARD_CLASS),
             "volumeMode": spec.get("volumeMode", "Filesystem"),
             # this controller deletes the volume: the controller manager has no plugin for it
             "persistentVolumeReclaimPolicy": "Retain",
             "hostPath": {"path": f"/var/lib/hanse/volumes/{name}"},
         },
+    }
+
+
+def _claim_reference(claim: Object) -> Object:
+    """The claimRef by which a volume is reserved for a claim."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": namespace_of(claim),
+        "name": name_of(claim),
+        "uid": uid_of(claim),
     }
 
 
@@ -160,8 +165,13 @@ def can_bind(claim: Object, volume: Object) -> bool:
     return is_own and reference.get("uid", "") in ("", uid_of(claim))
 
 
-def _bind(claim: Object, volume: Object) -> Iterable[Patch]:
-    """The patches that set the claim's volume name, if unset, and its status to Bound."""
+def bind(claim: Object, volume: Object) -> Iterable[Patch]:
+    """The patches that reserve the volume, set the claim's volume name, and its phase to Bound.
+
+    The first two only where that is not so yet.
+    """
+    if (spec_of(volume).get("claimRef") or {}).get("uid") != uid_of(claim):
+        yield Patch(PERSISTENT_VOLUMES, volume, {"spec": {"claimRef": _claim_reference(claim)}})
     if not spec_of(claim).get("volumeName"):
         annotations = {_BIND_COMPLETED: "yes", _BOUND_BY_CONTROLLER: "yes"}
         body = {

@@ -81,7 +81,10 @@ def pod_status_at(pod: Object, at: PodContext) -> PodStatusResult:
 
 
 def unreachable_status(pod: Object, now: datetime) -> Object:
-    """The status of a pod on a node that is not Ready: Ready becomes False, the rest stays."""
+    """The status of a pod on a node that is not Ready: its Ready becomes False if it was True.
+
+    The rest stays.
+    """
     existing = status_of(pod).get("conditions") or []
     found = find_condition(existing, "Ready")
     if found is None or found.get("status") != "True":
@@ -235,7 +238,10 @@ def _container_status(
 
 
 def _init_container_status(pod: Object, spec: Object, now: datetime, state: State) -> Object:
-    """The status of an init container: completed at once, or running if it is a sidecar."""
+    """The status of an init container: completed at once, or running as a sidecar of a running pod.
+
+    It is always ready.
+    """
     before = _previous_status(pod, "initContainerStatuses", spec["name"]).get("state") or {}
     is_sidecar = spec.get("restartPolicy") == "Always" and state in ("Running", "Crashing")
     began = (before.get("running") or {}).get("startedAt") or format_time(now)
@@ -278,7 +284,7 @@ def _previous_status(pod: Object, field: str, name: str) -> Object:
 
 
 def _parse_duration(text: str | None) -> timedelta | None:
-    """Parse a duration like `2s` or `150ms`; None if it is not one."""
+    """Parse a duration of one unit (`ms`, `s`, `m`, `h`), like `2s` or `1.5m`; None for others."""
     for unit in ("ms", "s", "m", "h"):
         number = (text or "").removesuffix(unit)
         if number != (text or "") and number.replace(".", "", 1).isdecimal():

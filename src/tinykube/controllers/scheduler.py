@@ -60,9 +60,10 @@ class Scheduler:
                 yield key
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
-        """The writes that bind a pod to a node (it is remembered) or set why it is not scheduled.
+        """The writes that bind a pod to a node, or set the condition why it is not scheduled.
 
-        Nothing for a pod that is assigned, terminating, finished, or of another scheduler.
+        The pod counts for its node at once. Nothing for a pod that is assigned, terminating,
+        finished, or of another scheduler.
         """
         pod = lister.get(PODS, key.namespace, key.name)
         if pod is None or not _needs_scheduling(pod):

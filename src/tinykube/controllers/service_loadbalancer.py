@@ -154,8 +154,8 @@ def addresses_of(service: Object) -> tuple[str, ...]:
 def desired_addresses(service: Object, pool: AddressPool) -> tuple[str, ...]:
     """The requested address (loadBalancerIP), or one per family: the current one or a free one.
 
-    Empty if the requested one is not in the pool or of another Service, or the pool is used up;
-    nothing is assigned.
+    A family without a free one is left out. Empty if there is none at all, or the requested one is
+    not in the pool or of another Service; nothing is assigned.
     """
     identity, spec = service_identity(service), spec_of(service)
     if requested := spec.get("loadBalancerIP"):

@@ -78,7 +78,10 @@ class SimulatedNodeController:
 
 
 def plan_nodes(cluster: str, count: int, ranges: NodeRanges) -> list[Object]:
-    """The nodes of one cluster, with names, zones, addresses and pod CIDRs; nothing is created."""
+    """The nodes of one cluster, with names, zones, addresses and pod CIDRs; nothing is created.
+
+    Raises IndexError if a range is too small for so many.
+    """
     internal = list(islice(ip_network(ranges.internal).hosts(), count))
     external = list(islice(ip_network(ranges.external).hosts(), count))
     pod_cidrs = [list(islice(_pod_subnets(ip_network(pods), count), count)) for pods in ranges.pods]

@@ -62,7 +62,7 @@ class StatefulSetController:
     watches = frozenset((STATEFUL_SETS, PODS, CONTROLLER_REVISIONS, VOLUME_CLAIMS))
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
-        """The StatefulSet itself, or the owner of a pod or revision.
+        """The StatefulSet itself, the owner of a pod or revision, or those that may adopt a pod.
 
         For a deleted claim, all StatefulSets of its namespace with claim templates.
         """
@@ -180,7 +180,7 @@ def _create_missing(
     now: datetime,
     step: _Step,
 ) -> None:
-    """Add to `step` creations of missing pods; in order, each after its predecessor is available.
+    """Add to `step` creations of missing pods; if ordered, each after its predecessor is available.
 
     Also the deletions of finished pods and writes to claims; sets `step.waiting`. No pod is created
     while a claim of it is terminating.
@@ -223,7 +223,8 @@ def _pod_creation(
 def _uses_current_revision(stateful_set: Object, ordinal: int) -> bool:
     """Whether a new pod of this ordinal gets the current instead of the update revision.
 
-    It does below the partition; without rollingUpdate, below the number of current pods.
+    It does below the partition; without rollingUpdate, below the number of current pods, or never
+    if the strategy is OnDelete.
     """
     strategy = spec_of(stateful_set).get("updateStrategy") or {}
     start = first_ordinal(stateful_set)
@@ -244,7 +245,7 @@ def _scale_down(
 ) -> None:
     """Add to `step` the deletions of pods outside the desired ordinals, highest first.
 
-    Also patches of claims' owners; in order only one at a time, which sets `step.waiting`.
+    Also patches of claims' owners; if ordered, only one at a time, which sets `step.waiting`.
     """
     in_order = _is_ordered(stateful_set)
     ordinals = ordinals_of(stateful_set)

@@ -122,9 +122,10 @@ def claim_owner_patches(
 def _claim_owner_references(
     stateful_set: Object, ordinal: int, pod: Object, claim: Object
 ) -> list[Object]:
-    """The desired owner references of a claim by the retention policy.
+    """The desired owner references of a claim: other owners, and one by the retention policy.
 
-    If another controller owns the claim, neither the StatefulSet nor the pod is an owner.
+    The pod of an ordinal that is scaled away, if whenScaled is Delete, or else the StatefulSet, if
+    whenDeleted is. If another controller owns the claim, neither.
     """
     own_uids = {uid_of(stateful_set), uid_of(pod)}
     others = [ref for ref in owner_references_of(claim) if ref.get("uid") not in own_uids]

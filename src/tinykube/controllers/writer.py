@@ -48,6 +48,7 @@ class WriteError(Exception):
     """The API server rejected a write of a controller."""
 
     def __init__(self, code: int, reason: str, message: str) -> None:
+        """The text of the error is the message, else the reason, else the code."""
         super().__init__(message or reason or f"status {code}")
         self.code = code
         self.reason = reason

@@ -292,9 +292,10 @@ def _kind_mismatch(sent_kind: str, sent_version: str, kind: str) -> str:
 
 
 def _decode_custom(call: Call, value: Object) -> Object:
-    """Decode a custom resource: prune and default, not validate; raises 400 for another version.
+    """Decode a custom resource: prune and default, not validate.
 
-    Unknown and duplicate fields are treated by fieldValidation; a deprecated version is warned of.
+    Raises 400 without kind, for another version or metadata of a wrong type. Unknown and duplicate
+    fields are treated by fieldValidation; a deprecated version is warned of.
     """
     resource = call.resource
     kind = resource.kind

@@ -102,8 +102,8 @@ def decode_patched(call: Call, patched: Object) -> Object:
     """A patched object decoded as its kind; shares nothing with the object before.
 
     Raises 422 for another kind or a wrong type of a built-in kind, and for unknown fields if
-    fieldValidation is Strict; if it is Warn, they are warned of. Of a custom kind only metadata is
-    decoded, and defaults are filled in.
+    fieldValidation is Strict; if it is Warn, they are warned of. A custom kind is pruned and
+    defaulted; only wrong types in its metadata raise, a 400.
     """
     resource = call.resource
     api_version, kind = call.body_kind

@@ -65,8 +65,8 @@ def read_object(storage: Storage, call: Call) -> Object:
 def list_objects(storage: Storage, call: Call, now: datetime) -> Response:
     """The response to a list, or to one page of it with a continue token if more remain.
 
-    Raises 400 or 422 for bad options, 410 for a version or token no longer in the history. `limit`
-    does not count with resourceVersion 0.
+    Raises 400 or 422 for bad options, 410 for a version or token no longer in the history, 504 for
+    a version in the future. `limit` does not count with resourceVersion 0.
     """
     check_list_options(call)
     selector = selector_for(call)

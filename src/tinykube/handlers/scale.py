@@ -11,7 +11,10 @@ _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
 def scale_of(resource: Resource, obj: Object) -> Object:
-    """An object's replicas as a Scale; 0 replicas are left out of its spec."""
+    """An object's replicas as a Scale; 0 replicas are left out of its spec.
+
+    Raises 500 if a custom resource has no desired replicas.
+    """
     metadata = {key: obj["metadata"][key] for key in _METADATA if key in obj["metadata"]}
     wanted, present, selector = _replica_counts(resource, obj)
     status: dict[str, Any] = {"replicas": present}

@@ -44,7 +44,10 @@ class SubresourceHandler:
         self._admission = admission
 
     async def handle(self, call: Call) -> WriteResult | None:
-        """The result of scale, token, binding or eviction; None for the object and its `status`."""
+        """The result of scale, token, binding or eviction.
+
+        None for the object itself and for `status` and `finalize`, which are written as it is.
+        """
         match call.target.subresource, call.verb:
             case "scale", "get":
                 return WriteResult(scale_of(call.resource, read_object(self._storage, call)))

@@ -248,10 +248,11 @@ class WriteHandler:
                 return WriteResult(self._store_change(call, new, old))
 
     def _restrict_to_endpoint(self, call: Call, new: Object, old: Object) -> Object:
-        """The update, defaulted in place, without fields that the endpoint may not write.
+        """The update without fields that the endpoint may not write.
 
         The old object with the new status for `status`, with new metadata and spec.finalizers for
-        `finalize`; for the object itself the old status is kept if that is a subresource.
+        `finalize`; all is written for `scale` and `binding`. For the object itself, which is
+        defaulted in place, the old status is kept if that is a subresource.
         """
         match call.target.subresource:
             case "status":

@@ -22,7 +22,8 @@ _AGGREGATE = "rbac.authorization.k8s.io/aggregate-to-{}"
 def _rules(text: str) -> list[Object]:
     """Rules from lines of verbs, API groups and resources, with `|` between them.
 
-    `read`, `write` and `all` stand for several verbs, `core` for the unnamed group.
+    `read` and `write` stand for several verbs, `all` for those of both (not for `*`), `core` for
+    the unnamed group.
     """
     rules: list[Object] = []
     for line in text.strip().splitlines():

@@ -23,7 +23,8 @@ _GC_FIELDS = ("ownerReferences", "finalizers", "resourceVersion", "generation", 
 def check_grants(authorizer: Authorizer, call: Call, new: Object, old: Object | None) -> None:
     """Raise 403 if a write of a role or binding grants rights that the user does not hold.
 
-    Nothing for other resources, privileged users, and changes of owners and finalizers alone.
+    404 for a binding to a role that does not exist. Nothing for other resources, privileged users,
+    and changes of owners and finalizers alone.
     """
     store = call.resource.store
     if (store not in _ROLES and store not in _BINDINGS) or is_privileged(call.user):

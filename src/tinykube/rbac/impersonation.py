@@ -18,8 +18,8 @@ def effective_user(
 ) -> User:
     """The user of the Impersonate headers, or else the caller.
 
-    Raises 403 unless the caller may impersonate that user, 400 for groups without a user. They get
-    `system:authenticated` and, if no groups are given, those of an account.
+    Raises 403 unless the caller may impersonate that user, 400 for groups without a user. The user
+    has the given groups, else those of a ServiceAccount, and `system:authenticated`.
     """
     found: dict[str, list[str]] = {}
     for name, value in headers:

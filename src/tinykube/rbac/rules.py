@@ -108,7 +108,7 @@ def rules_of(role: Object) -> tuple[Rule, ...]:
 def missing_rights(held: Iterable[Rule], asked: Iterable[Rule]) -> list[Rule]:
     """The rights of the rules `asked` that no rule of `held` covers.
 
-    They are merged by verb, except those of paths.
+    Those that differ only in their verb are one rule, except for paths.
     """
     owned = tuple(held)
     verbs: dict[Rule, list[str]] = {}

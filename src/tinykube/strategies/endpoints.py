@@ -58,7 +58,10 @@ def default_slice(found: Object) -> None:
 
 
 def slice_errors(found: Object) -> Iterator[FieldError]:
-    """Validation errors of an EndpointSlice; of more than 1000 endpoints only that."""
+    """Validation errors of an EndpointSlice.
+
+    With more than 1000 endpoints, neither these nor the ports are checked.
+    """
     kind = found.get("addressType", "")
     if not kind:
         yield required("addressType")

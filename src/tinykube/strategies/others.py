@@ -267,7 +267,10 @@ def default_webhooks(configuration: Object) -> None:
 
 
 def webhook_errors(configuration: Object) -> Iterator[FieldError]:
-    """Errors of each webhook's name, clientConfig, policies, versions, timeout and selectors."""
+    """Errors of each webhook: name, clientConfig, sideEffects, failurePolicy, timeout, selectors.
+
+    Also of missing admissionReviewVersions.
+    """
     for at, webhook in enumerate(configuration.get("webhooks") or ()):
         field = f"webhooks[{at}]"
         name = webhook.get("name", "")
@@ -329,7 +332,7 @@ SERVICE_CIDR_STRATEGY = Strategy(
 
 
 def address_name_problems(name: str) -> list[str]:
-    """Why a name is not an IP address in canonical form."""
+    """Why a name is not an IP address in canonical form; empty if it is one."""
     try:
         normal = str(ip_address(name))
     except ValueError:

@@ -205,11 +205,17 @@ _OTHER_CHANGES = (
 
 
 def pod_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
-    """Errors of changes to immutable fields of a pod, and of changed or removed tolerations."""
+    """Errors of changes to immutable fields of a pod, and of changed or removed tolerations.
+
+    Of a toleration, its tolerationSeconds may change.
+    """
     if _immutable_fields(new["spec"]) != _immutable_fields(old["spec"]):
         yield forbidden("spec", _OTHER_CHANGES)
-    kept = old["spec"].get("tolerations") or []
-    if any(toleration not in (new["spec"].get("tolerations") or ()) for toleration in kept):
+    kept, given = (
+        [{**one, "tolerationSeconds": None} for one in side["spec"].get("tolerations") or ()]
+        for side in (old, new)
+    )
+    if any(toleration not in given for toleration in kept):
         yield forbidden(
             "spec.tolerations",
             "existing toleration can not be modified except its tolerationSeconds",

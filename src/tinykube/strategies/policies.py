@@ -10,14 +10,14 @@ from tinykube.strategy import Strategy
 
 
 def default_policy_constraints(policy: Object) -> None:
-    """Default the failurePolicy, and the selectors and scopes of the matchConstraints, in place."""
+    """Default the failurePolicy of a policy, and its matchConstraints if given, in place."""
     spec = policy.get("spec") or {}
     spec.setdefault("failurePolicy", "Fail")
     _default_constraints(spec.get("matchConstraints"))
 
 
 def default_binding_constraints(binding: Object) -> None:
-    """Default the selectors and scopes of the matchResources, if given, in place."""
+    """Default matchPolicy, selectors and scopes of the matchResources, if given, in place."""
     _default_constraints((binding.get("spec") or {}).get("matchResources"))
 
 

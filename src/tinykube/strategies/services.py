@@ -15,6 +15,7 @@ from tinykube.errors import (
 )
 from tinykube.object_meta import label_errors
 from tinykube.resources import Object
+from tinykube.service_allocator import needs_health_check
 from tinykube.strategies.endpoints import PROTOCOLS, address_errors
 from tinykube.strategy import Strategy
 from tinykube.validation import (
@@ -31,7 +32,10 @@ _PORT_RANGE = "must be between 1 and 65535, inclusive"
 
 
 def default_service(service: Object) -> None:
-    """Default a Service in place by its type; removes the affinity config without affinity."""
+    """Default type, affinity, protocols, target ports and traffic policies of a Service, in place.
+
+    The policies depend on its type; an affinity config without affinity is removed.
+    """
     spec = service.setdefault("spec", {})
     kind = spec.setdefault("type", "ClusterIP")
     affinity = spec.setdefault("sessionAffinity", "None")
@@ -85,7 +89,11 @@ def prepare_service_update(service: Object, old: Object) -> None:
         _drop_unchanged(spec, before, ("allocateLoadBalancerNodePorts", "loadBalancerClass"))
         service["status"] = {**service.get("status", {}), "loadBalancer": {}}
     if was in _EXPOSED and now not in _EXPOSED:
-        _drop_unchanged(spec, before, ("externalTrafficPolicy", "healthCheckNodePort"))
+        _drop_unchanged(spec, before, ("externalTrafficPolicy",))
+    if needs_health_check(before) and not needs_health_check(spec):
+        _drop_unchanged(spec, before, ("healthCheckNodePort",))
+    elif needs_health_check(before) and not spec.get("healthCheckNodePort"):
+        spec["healthCheckNodePort"] = before["healthCheckNodePort"]
 
 
 def _drop_unchanged(spec: dict[str, Any], before: dict[str, Any], fields: tuple[str, ...]) -> None:
@@ -161,9 +169,10 @@ def service_errors(service: Object) -> Iterator[FieldError]:
 
 
 def _traffic_errors(spec: dict[str, Any], kind: str) -> Iterator[FieldError]:
-    """Errors of externalIPs, traffic policies and load balancer fields.
+    """Errors of addresses in externalIPs and of unknown traffic policies.
 
-    `kind` is the Service's type.
+    loadBalancerSourceRanges and loadBalancerClass are refused unless the type (`kind`) is
+    LoadBalancer, externalTrafficPolicy unless it is exposed or has externalIPs.
     """
     policies = ("Cluster", "Local")
     for at, address in enumerate(spec.get("externalIPs") or ()):
@@ -312,9 +321,10 @@ def _duplicate_port_errors(ports: list[dict[str, Any]]) -> Iterator[FieldError]:
 
 
 def service_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
-    """Errors of changed cluster IPs, IP families or load-balancer class.
+    """Errors of changed cluster IPs or IP families; one may be added or removed at the end.
 
-    No errors if the type is or was ExternalName.
+    Also of the load-balancer class of what stays a LoadBalancer. No errors if the type is or was
+    ExternalName.
     """
     spec, before = new["spec"], old["spec"]
     if "ExternalName" in (spec.get("type"), before.get("type")):

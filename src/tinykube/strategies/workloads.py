@@ -46,7 +46,7 @@ def default_replica_set(found: Object) -> None:
 
 
 def default_stateful_set(found: Object) -> None:
-    """Default a StatefulSet in place, its claim and pod templates included."""
+    """Default a StatefulSet in place: replicas, history, policies, update strategy, templates."""
     spec = found.setdefault("spec", {})
     spec.setdefault("replicas", 1)
     spec.setdefault("revisionHistoryLimit", 10)
@@ -78,7 +78,10 @@ def default_daemon_set(found: Object) -> None:
 
 
 def default_job(job: Object) -> None:
-    """Default a Job in place; completions only if neither they nor parallelism are given."""
+    """Default a Job in place: parallelism, backoffLimit, modes, pod template.
+
+    completions become 1 only if neither they nor parallelism are given.
+    """
     spec = job.setdefault("spec", {})
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = 1

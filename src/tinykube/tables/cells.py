@@ -27,7 +27,7 @@ def age(obj: Object, now: datetime) -> str:
 def time_since(timestamp: Any, now: datetime) -> str:
     """The time since an RFC 3339 timestamp.
 
-    `<unknown>` without one, `<invalid>` for another text.
+    `<unknown>` without one, `<invalid>` for another text or a time in the future.
     """
     if not timestamp:
         return UNKNOWN
@@ -89,7 +89,10 @@ def containers(pod_template: Any) -> list[str]:
 
 
 def first_few(texts: Sequence[str], total: int | None = None) -> str:
-    """Up to three texts, and the number of the others, of `total` if that is given."""
+    """Up to three texts, joined by commas, and ` + N more...` for the rest of `total`.
+
+    That is by default the number of texts.
+    """
     shown = ",".join(texts[:_SHOWN])
     total = len(texts) if total is None else total
     return f"{shown} + {total - _SHOWN} more..." if total > _SHOWN else shown

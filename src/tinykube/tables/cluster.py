@@ -57,7 +57,10 @@ def _value_cell(*path: str) -> Callable[[Object], Cell]:
 
 
 def _node(obj: Object, now: datetime) -> list[Cell]:
-    """Cells of a node; Unknown without Ready condition, SchedulingDisabled if cordoned."""
+    """Name, status, roles, age, kubelet version; addresses, OS image, kernel and runtime of a node.
+
+    The status is Unknown without a Ready condition, and has SchedulingDisabled if cordoned.
+    """
     ready = condition(obj, "Ready")
     states = ["Unknown" if not ready else "Ready" if ready == "True" else "NotReady"]
     if value_at(obj, "spec", "unschedulable"):
@@ -79,7 +82,7 @@ def _node(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _roles(obj: Object) -> set[str]:
-    """The roles of a node by its role labels, old and new form."""
+    """The roles of a node by its labels `node-role.kubernetes.io/ROLE` and `kubernetes.io/role`."""
     labels = value_at(obj, "metadata", "labels", default={})
     roles = {key.removeprefix(_ROLE_PREFIX) for key in labels if key.startswith(_ROLE_PREFIX)}
     return (roles | {labels.get("kubernetes.io/role", "")}) - {""}
@@ -103,7 +106,10 @@ def _access_modes(modes: Any) -> str:
 
 
 def _volume(obj: Object, now: datetime) -> list[Cell]:
-    """Cells of a PersistentVolume; the claim is `namespace/name`."""
+    """Name, capacity, access modes, reclaim policy, phase, claim, classes, reason, age and mode.
+
+    The claim of the PersistentVolume is `namespace/name`, empty if there is none.
+    """
     spec = value_at(obj, "spec", default={})
     claim = spec.get("claimRef")
     return [
@@ -122,7 +128,10 @@ def _volume(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _claim(obj: Object, now: datetime) -> list[Cell]:
-    """Cells of a PersistentVolumeClaim; capacity and access modes are empty until bound."""
+    """Name, phase, volume, capacity, access modes, classes, age and mode of a claim.
+
+    Capacity and access modes are empty until it names a volume.
+    """
     spec = value_at(obj, "spec", default={})
     bound = bool(spec.get("volumeName"))
     capacity = str(value_at(obj, "status", "capacity", "storage", default="0"))
@@ -140,7 +149,10 @@ def _claim(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _storage_class(obj: Object, now: datetime) -> list[Cell]:
-    """Cells of a StorageClass; the default one, by its annotation, is marked at its name."""
+    """Name, provisioner, reclaim policy, binding mode, whether it may expand, and age.
+
+    The default StorageClass, by its annotation, is marked at its name.
+    """
     annotations = value_at(obj, "metadata", "annotations", default={})
     default = annotations.get("storageclass.kubernetes.io/is-default-class") == "true"
     return [
@@ -154,7 +166,10 @@ def _storage_class(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _event(obj: Object, now: datetime) -> list[Cell]:
-    """Cells of core/v1 and events.k8s.io/v1 events; of a series its own count and last time."""
+    """Last seen, type, reason, object, field, source, message, first seen, count and name.
+
+    Of Events of core/v1 and events.k8s.io/v1; of a series its own count and last time.
+    """
     target = obj.get("involvedObject") or obj.get("regarding") or {}
     first = obj.get("firstTimestamp") or obj.get("deprecatedFirstTimestamp")
     last = obj.get("lastTimestamp") or obj.get("deprecatedLastTimestamp")
@@ -188,7 +203,7 @@ def _event_source(obj: Object) -> str:
 
 
 def _role_binding(obj: Object, now: datetime) -> list[Cell]:
-    """Cells of a role binding: the role, age, and users, groups and service accounts."""
+    """Cells of a role binding: name, role, age, and users, groups and service accounts."""
     kind, role_name = (value_at(obj, "roleRef", key, default="") for key in ("kind", "name"))
     role = f"{kind}/{role_name}"
     named: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
@@ -208,7 +223,7 @@ def _param_kind(obj: Object) -> Cell:
 
 
 def _parameter_reference(obj: Object) -> Cell:
-    """The paramRef as `namespace/name` (`*` if none), else its selector, else unset."""
+    """The paramRef as `namespace/name` (`*` if no namespace), else its selector, else `<unset>`."""
     given = value_at(obj, "spec", "paramRef", default={})
     if given.get("name"):
         return f"{given.get('namespace') or '*'}/{given['name']}"

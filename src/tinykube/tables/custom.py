@@ -24,11 +24,11 @@ def custom_printer(resource: Resource) -> Printer:
         """The name, then the cell of each declared column."""
         return [name(obj), *(_cell(column, obj, now) for column in declared)]
 
-    return Printer((NAME, *(_column(column) for column in declared)), cells)
+    return Printer((NAME, *(_column_header(column) for column in declared)), cells)
 
 
-def _column(declared: Declared) -> Column:
-    """The column of a Table for a declared one; its description defaults to the path."""
+def _column_header(declared: Declared) -> Column:
+    """The header of a declared column in a Table, without cells; its description or its path."""
     where = f"Custom resource definition column (in JSONPath format): {declared.json_path}"
     return Column(
         declared.name,

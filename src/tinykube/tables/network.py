@@ -18,7 +18,10 @@ from tinykube.tables.columns import AGE, NAME, Cell, Printer, text_columns, valu
 
 
 def _service(obj: Object, now: datetime) -> list[Cell]:
-    """Cells of a Service; of its cluster IPs the first, `<none>` without."""
+    """Name, type, first cluster IP, external addresses, ports, age and selector of a Service.
+
+    What is missing is `<none>`.
+    """
     addresses = value_at(obj, "spec", "clusterIPs", default=[])
     return [
         name(obj),
@@ -32,7 +35,11 @@ def _service(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _external_address(obj: Object) -> str:
-    """The EXTERNAL-IP cell by type of Service; a LoadBalancer without any is `<pending>`."""
+    """The EXTERNAL-IP cell of a Service: the externalIPs, `<none>` if there are none.
+
+    Of a LoadBalancer after the addresses in its status, `<pending>` if there are none; of an
+    ExternalName that name.
+    """
     external = value_at(obj, "spec", "externalIPs", default=[])
     match value_at(obj, "spec", "type"):
         case "ClusterIP" | "NodePort":
@@ -55,7 +62,7 @@ def _format_port(port: Object) -> str:
 
 
 def _endpoints(obj: Object, now: datetime) -> list[Cell]:
-    """Cells of Endpoints: the first few sockets, bare addresses where there are no ports."""
+    """Name, the first few ready sockets and age of Endpoints; bare addresses without ports."""
     subsets = obj.get("subsets") or []
     texts: list[str] = []
     for subset in subsets:
@@ -73,7 +80,7 @@ def _format_socket(address: str, port: int) -> str:
 
 
 def _endpoint_slice(obj: Object, now: datetime) -> list[Cell]:
-    """Cells of an EndpointSlice: the first few ports and addresses, unready ones too."""
+    """Name, address type, the first few ports and addresses, unready ones too, and age."""
     ports = [str(one.get("port") or one.get("name") or "*") for one in obj.get("ports") or []]
     endpoints = obj.get("endpoints") or []
     addresses = [address for one in endpoints for address in one.get("addresses") or []]
@@ -87,7 +94,10 @@ def _endpoint_slice(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _ingress(obj: Object, now: datetime) -> list[Cell]:
-    """Cells of an Ingress; hosts are `*` if no rule has any, ports have 443 with TLS."""
+    """Name, class, hosts, addresses, ports and age of an Ingress.
+
+    Hosts are `*` if no rule has any; ports are 80, and 443 with TLS.
+    """
     rules = value_at(obj, "spec", "rules", default=[])
     places = [index for index, rule in enumerate(rules) if rule.get("host")]
     hosts = [rules[index]["host"] for index in places]
@@ -103,7 +113,7 @@ def _ingress(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _ingress_class(obj: Object, now: datetime) -> list[Cell]:
-    """Cells of an IngressClass; the parameters are `kind[.group]/name`, or none."""
+    """Name, controller, parameters and age; the parameters are `kind[.group]/name` or `<none>`."""
     parameters = NONE
     if (given := value_at(obj, "spec", "parameters")) is not None:
         group = given.get("apiGroup")
@@ -114,7 +124,7 @@ def _ingress_class(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _network_policy(obj: Object, now: datetime) -> list[Cell]:
-    """Cells of a NetworkPolicy; an empty podSelector is shown as `<none>`."""
+    """Name, podSelector (`<none>` if it is empty) and age of a NetworkPolicy."""
     return [name(obj), selector(value_at(obj, "spec", "podSelector")) or NONE, age(obj, now)]
 
 
@@ -124,7 +134,10 @@ def _service_cidr(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _ip_address(obj: Object, now: datetime) -> list[Cell]:
-    """Cells of an IPAddress: its parent, and an age for which there is no column."""
+    """Name and parent of an IPAddress, and its age, for which there is no column.
+
+    The parent is `resource[.group][/namespace]/name`, or `<none>`.
+    """
     parent = value_at(obj, "spec", "parentRef")
     shown = NONE
     if parent is not None:

@@ -119,9 +119,10 @@ def _tally_init_containers(pod: Object, tally: _Tally) -> bool:
 
 
 def _tally_containers(pod: Object, before: _Tally) -> _Tally:
-    """A new tally of containers and sidecars.
+    """A new tally of containers and sidecars; ready sidecars are those of `before`.
 
-    The first one that is not running gives the reason.
+    The first container that waits or has terminated gives the reason; for Completed see
+    `_completed`.
     """
     tally = _Tally(before.reason, ready=before.ready)
     sidecars = _sidecars(pod)
@@ -171,7 +172,7 @@ def _sidecars(pod: Object) -> set[Any]:
 
 
 def _readiness_gates(pod: Object) -> str:
-    """The number of true readiness gates of all; `<none>` without gates."""
+    """How many readiness gates are true, of all, as `1/2`; `<none>` without gates."""
     gates = value_at(pod, "spec", "readinessGates", default=[])
     passed = sum(condition(pod, gate.get("conditionType", "")) == "True" for gate in gates)
     return f"{passed}/{len(gates)}" if gates else NONE

@@ -54,7 +54,7 @@ def _ready_replicas(obj: Object) -> str:
 def _deployment(obj: Object, now: datetime) -> list[Cell]:
     """Name, ready of desired, updated and available replicas, age.
 
-    Containers, images and selector.
+    Then the containers, images and selector.
     """
     return [
         name(obj),

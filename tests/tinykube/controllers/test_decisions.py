@@ -12,7 +12,7 @@ from tinykube.controllers.garbagecollector import OwnersByState, collect
 from tinykube.controllers.job import sync_job
 from tinykube.controllers.namespace import NamespaceContent, sync_namespace
 from tinykube.controllers.objects import find_condition, name_of
-from tinykube.controllers.persistentvolume import needs_volume, volume_for
+from tinykube.controllers.persistentvolume import bind, can_bind, needs_volume, volume_for
 from tinykube.controllers.service_loadbalancer import (
     AddressPool,
     desired_addresses,
@@ -171,6 +171,24 @@ def test_a_volume_is_reserved_for_its_claim() -> None:
     assert needs_volume(claim)
     assert name_of(volume) == "pvc-c1"
     assert volume["spec"]["claimRef"]["uid"] == "c1"
+
+
+def test_a_volume_that_a_claim_names_is_reserved_for_it_and_not_bound_to_another() -> None:
+    claim = {
+        "metadata": {"name": "data", "namespace": "shop", "uid": "c1"},
+        "spec": {"volumeName": "disk"},
+    }
+    other = {
+        "metadata": {"name": "more", "namespace": "shop", "uid": "c2"},
+        "spec": {"volumeName": "disk"},
+    }
+    volume: Object = {"metadata": {"name": "disk"}, "spec": {"capacity": {"storage": "1Gi"}}}
+
+    reserved = next(p for p in bind(claim, volume) if p.body.get("spec"))
+
+    assert can_bind(claim, volume)
+    assert name_of(reserved.target) == "disk"
+    assert not can_bind(other, {**volume, "spec": {**volume["spec"], **reserved.body["spec"]}})
 
 
 class FixedClock:
