@@ -13,7 +13,7 @@ from aiohttp import web
 
 from hanse.kube.certificates import CertificateAuthority
 from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, StaticCredentials
-from hanse.kube.errors import BadCredentials, Unreachable, Untrusted
+from hanse.kube.errors import BadCredentials, Unanswered, Unreachable, Untrusted
 from hanse.kube.http_transport import HttpTransport
 from hanse.kube.loop_connector import LoopConnector
 from hanse.kube.server_tls import server_context
@@ -116,12 +116,22 @@ async def test_another_address_of_a_server_is_tried(monkeypatch: pytest.MonkeyPa
             for family, address in both
         ]
 
+    tried: list[str] = []
+    connect = LoopConnector._connect
+
+    async def seen(self: LoopConnector, address: Any, *args: Any, **kwargs: Any) -> Any:
+        tried.append(address[4][0])
+        return await connect(self, address, *args, **kwargs)
+
     monkeypatch.setattr("aiohttp.connector.TCPConnector._resolve_host", resolve)
+    monkeypatch.setattr(LoopConnector, "_connect", seen)
     async with serving(echo) as url:
         named = ServerEndpoint(url.replace("127.0.0.1", "api.example"))
         http = HttpTransport(StaticCredentials(ClientConfig(named)))
         assert (await http.send(Request("GET", "/"))).status == 200
         await http.close()
+
+    assert tried == ["::1", "127.0.0.1"]
 
 
 async def test_a_connection_that_the_event_loop_closed_is_an_unreachable_server(
@@ -248,9 +258,9 @@ async def test_a_server_that_does_not_answer_is_unreachable() -> None:
         return web.Response()
 
     async with connected(wait) as http:
-        with pytest.raises(Unreachable, match=r"no answer from .* within 0 s"):
+        with pytest.raises(Unanswered, match=r"no answer from .* within 0 s"):
             await http.send(Request("GET", "/", timeout=timedelta(milliseconds=50)))
-        with pytest.raises(Unreachable, match=r"no answer from .* within 0 s"):
+        with pytest.raises(Unanswered, match=r"no answer from .* within 0 s"):
             async with http.stream(Request("GET", "/", timeout=timedelta(milliseconds=50))):
                 pass
         forever.set()

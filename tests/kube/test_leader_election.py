@@ -72,6 +72,7 @@ class Candidate:
     ) -> None:
         self.name = name
         self.states: list[tuple[float, LeaderState]] = []
+        self.restores = 0
         self.elector = LeaderElector(
             Client(election.network.transport(name, "member", LateAnswers(election, name))),
             election.namespace,
@@ -80,6 +81,7 @@ class Candidate:
             clock=LoopClock(),
             random=Random(name),
             order=Turns(acquire_delay, before),
+            on_restored=self._count_restore,
         )
         self.task = asyncio.create_task(self.elector.run(self._record), name=name)
 
@@ -89,6 +91,9 @@ class Candidate:
 
     def _record(self, state: LeaderState) -> None:
         self.states.append((asyncio.get_running_loop().time(), state))
+
+    def _count_restore(self) -> None:
+        self.restores += 1
 
     async def stop(self) -> None:
         self.task.cancel()
@@ -314,6 +319,43 @@ async def test_a_deleted_lease_is_made_again_with_a_higher_epoch() -> None:
     epochs = [state.epoch for _, state in a.states if isinstance(state, Leader)]
     assert epochs == [0, 1]
     assert lease.spec.lease_transitions == 1
+
+
+@pytest.mark.parametrize("released", [False, True])
+async def test_a_leader_keeps_its_epoch_in_a_lease_that_was_restored(released: bool) -> None:
+    """Else the next one takes what it wrote since then for that of a newer leader, for ever."""
+    async with election() as held:
+        a = held.stand("a")
+        await asyncio.sleep(1)
+        backup = held.server.storage.snapshot()
+        await Client(InProcessTransport(held.server)).delete(Lease, "member", "kube-system")
+        await asyncio.sleep(10)
+        held.server.storage.restore(backup)
+        await asyncio.sleep(10)
+        if released:
+            await a.stop()
+        lease = await held.lease()
+
+    assert lease.spec.holder_identity == ("" if released else "a")
+    assert lease.spec.lease_transitions == 1
+
+
+async def test_a_candidate_tells_that_the_server_was_restored_while_it_was_not_heard() -> None:
+    async with election() as held:
+        held.stand("a")
+        b = held.stand("b", acquire_delay=timedelta(seconds=1))
+        await asyncio.sleep(5)
+        backup = held.server.storage.snapshot()
+        await asyncio.sleep(5)
+        held.network.hang("b", "member")
+        held.server.storage.restore(backup)
+        await asyncio.sleep(30)
+        before = b.restores
+        held.network.heal("b", "member")
+        await asyncio.sleep(5)
+
+        assert (before, b.restores) == (0, 1)
+        assert held.leaders == ["a"]
 
 
 async def test_a_lease_taken_by_hand_is_lost() -> None:

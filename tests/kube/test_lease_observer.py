@@ -219,7 +219,7 @@ def test_a_lease_about_as_old_as_our_own_is_not_too_old(behind: int, outdated: b
     alone = observer.is_outdated("sys", "lubeck")
     observer.observe(own, 0, server_time)
 
-    assert (alone, observer.is_outdated("sys", "lubeck")) == (True, outdated)
+    assert (alone, observer.is_outdated("sys", "lubeck")) == (False, outdated)
     assert state_of(observer) == HolderState.UNKNOWN
 
 
@@ -279,9 +279,10 @@ def test_a_ready_lease_is_confirmed_by_its_second_renewal_after_a_relist() -> No
     assert confirmed == [(HolderState.READY, done) for done in (False, False, True)]
 
 
-def test_a_lease_made_anew_is_confirmed_by_its_second_renewal() -> None:
+@pytest.mark.parametrize("seen", [(1, 2, 3), (1,)])
+def test_a_lease_made_anew_is_confirmed_by_its_second_renewal(seen: tuple[int, ...]) -> None:
     observer, confirmed = LeaseObserver(), []
-    for number in (1, 2, 3):
+    for number in seen:
         observer.observe(renewal(number), number)
 
     observer.forget("sys", "lubeck", 4)
@@ -290,6 +291,36 @@ def test_a_lease_made_anew_is_confirmed_by_its_second_renewal() -> None:
         confirmed.append((state_of(observer), observer.is_confirmed("sys", "lubeck")))
 
     assert confirmed == [(HolderState.READY, done) for done in (False, False, True)]
+
+
+def test_a_lease_restored_to_when_nobody_held_it_expires_as_it_did_while_it_was_held() -> None:
+    observer = LeaseObserver()
+    for number in (1, 2, 3):
+        observer.observe(renewal(number), number)
+
+    observer.observe(renewal(0, holder="", duration=3600), 4)
+
+    assert (state_of(observer), observer.next_expiry) == (HolderState.READY, 19)
+    observer.observe(renewal(5, duration=60), 5)
+    assert (state_of(observer), observer.next_expiry) == (HolderState.READY, 65)
+
+
+@pytest.mark.parametrize("reported", [True, False])
+def test_a_lease_made_anew_is_that_of_a_new_holder_also_if_its_deletion_was_not_reported(
+    reported: bool,
+) -> None:
+    observer = LeaseObserver()
+    for number in (1, 2, 3):
+        observer.observe(renewal(number), number)
+    unheld = renewal(0, holder="", duration=3600)
+    anew = replace(unheld, metadata=replace(unheld.metadata, uid="another"))
+
+    if reported:
+        observer.forget("sys", "lubeck", 4)
+    observer.observe(anew, 5)
+
+    assert state_of(observer) is HolderState.UNKNOWN
+    assert observer.holder("sys", "lubeck") == ""
 
 
 def test_a_silent_lease_needs_no_confirmation() -> None:

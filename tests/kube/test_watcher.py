@@ -199,6 +199,84 @@ async def test_a_dropped_watch_is_resumed_at_once_after_a_look_at_the_servers_ve
     assert asyncio.get_running_loop().time() < 0.001
 
 
+async def test_a_dropped_watch_is_resumed_before_the_last_change_which_is_not_reported_twice() -> (
+    None
+):
+    server = ScriptedTransport(
+        page(version=5),
+        Lines((line("ADDED", service("a", 7)), bookmark(9)), ends=CUT),
+        page(version=30),
+        Lines((line("ADDED", service("a", 7)), line("ADDED", service("b", 31)))),
+    )
+
+    received = await events(server, 4)
+
+    assert [type(event) for event in received] == [Listed, Applied, Progress, Applied]
+    assert resumed_from(server.requests[3]) == "6"
+
+
+async def test_a_dropped_watch_that_begins_with_another_change_shows_a_restored_server() -> None:
+    server = ScriptedTransport(
+        page(version=5),
+        Lines((line("ADDED", service("a", 7)),), ends=CUT),
+        page(version=30),
+        Lines((line("ADDED", service("b", 7)),)),
+        page(service("b", 7), version=30),
+        Lines(),
+    )
+
+    received = await events(server, 3)
+
+    assert isinstance(received[2], Listed)
+    assert received[2].restored
+    assert names(received[2]) == ["b"]
+
+
+async def test_a_dropped_watch_is_listed_if_the_last_change_is_not_sent_again() -> None:
+    server = ScriptedTransport(
+        page(version=5),
+        Lines((line("ADDED", service("a", 7)),), ends=CUT),
+        page(version=30),
+        Lines(),
+        page(version=30),
+        Lines(),
+    )
+
+    received = await events(server, 3)
+
+    assert received[2] == Listed((), "30")
+    assert asyncio.get_running_loop().time() == pytest.approx(10)
+
+
+async def test_a_dropped_watch_whose_last_change_has_expired_is_resumed_after_it() -> None:
+    server = ScriptedTransport(
+        page(version=5),
+        Lines((line("ADDED", service("a", 7)), bookmark(9)), ends=CUT),
+        page(version=30),
+        Lines((GONE_EVENT,)),
+        Lines((line("ADDED", service("b", 31)),)),
+    )
+
+    received = await events(server, 4)
+
+    assert [type(event) for event in received] == [Listed, Applied, Progress, Applied]
+    assert [resumed_from(request) for request in server.requests[3:]] == ["6", "9"]
+
+
+async def test_after_a_deletion_a_dropped_watch_is_resumed_by_its_version() -> None:
+    server = ScriptedTransport(
+        page(service("a", 3), version=5),
+        Lines((line("ADDED", service("b", 6)), line("DELETED", service("a", 7))), ends=CUT),
+        page(version=30),
+        Lines((line("ADDED", service("c", 31)),)),
+    )
+
+    received = await events(server, 4)
+
+    assert isinstance(received[3], Applied)
+    assert resumed_from(server.requests[3]) == "7"
+
+
 async def test_a_restored_server_is_listed_again_though_it_would_let_us_watch() -> None:
     server = ScriptedTransport(
         page(service("a", 8), version=50),

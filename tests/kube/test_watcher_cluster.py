@@ -167,6 +167,23 @@ async def test_a_restored_cluster_that_has_written_more_since_is_no_less_restore
         assert world.store.rewinds == 1
 
 
+async def test_a_cluster_that_was_restored_unnoticed_and_has_written_more_is_listed() -> None:
+    async with watched() as world:
+        backup = world.server.storage.snapshot()
+        await world.put("a", x="1")
+        await asyncio.sleep(1)
+        world.network.hang("us", "lubeck")
+        world.server.storage.restore(backup)
+        for name in ("c", "d", "e", "f"):
+            await world.put(name, x="1")
+        world.network.heal("us", "lubeck")
+        await asyncio.sleep(60)
+
+        assert world.known == await world.truth()
+        assert world.count(Interrupted) == 0
+        assert world.store.rewinds == 1
+
+
 async def test_a_history_lost_meanwhile_is_made_good_by_a_list() -> None:
     async with watched() as world:
         await world.put("a", x="1")

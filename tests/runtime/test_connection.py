@@ -1,7 +1,7 @@
 """The state of a cluster in which not everything can be read, and closing its API."""
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from random import Random
 
 import pytest
@@ -41,6 +41,17 @@ def full_state(role: Role, **failing: KubeError) -> ClusterState:
         if kind.kind.name in failing:
             stream.take(Interrupted(failing[kind.kind.name]))
     return connection.current_state(NOW)
+
+
+def test_a_phase_did_not_begin_in_the_time_that_a_clock_went_back() -> None:
+    api = ClusterClient(InProcessTransport(ApiServer("broker", clock=WallClock())), Random(0))
+    connection = Connection("broker", frozenset({Role.BROKER}), api, NOW)
+    connection.state = connection.current_state(NOW)
+
+    back = NOW - timedelta(hours=1)
+
+    assert connection.current_state(NOW + timedelta(hours=1)).since == NOW
+    assert connection.current_state(back).since == back
 
 
 def test_the_state_names_what_may_not_be_read_if_that_is_all_that_is_wrong() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from random import Random
 
 import pytest
@@ -12,9 +12,8 @@ from hanse.kube.errors import BadCredentials, Forbidden, KubeError, Status
 from hanse.local.in_process import InProcessTransport
 from hanse.model.facts import ClusterState, Phase, Role
 from hanse.runtime.api import ClusterClient
-from hanse.runtime.connection import Connection
+from hanse.runtime.connection import NO_ANSWER, Connection
 from hanse.runtime.health_probe import (
-    NO_ANSWER,
     PROBE_INTERVAL,
     PROBE_TIMEOUT,
     QUIET_PERIOD,
@@ -45,6 +44,10 @@ class ProbedConnection:
         self.connection = Connection("bergen", frozenset({Role.MEMBER}), api, now)
         self.probed_at: list[float] = []
         self.unresponsive_at: float | None = None
+        self.delay = timedelta(0)
+        """How late an answer comes."""
+        self.slowness: list[bool] = []
+        """Whether it was slow at each change."""
         self._answers: Sequence[str] = answers
 
     def hear(self) -> None:
@@ -55,16 +58,19 @@ class ProbedConnection:
         self.probed_at.append(asyncio.get_running_loop().time())
         if answer == NO_ANSWER:
             await asyncio.get_running_loop().create_future()
+        await asyncio.sleep(self.delay.total_seconds())
         if not answer:
             self.hear()
         return answer
 
-    def _on_unresponsive(self, _: Connection) -> None:
-        self.unresponsive_at = asyncio.get_running_loop().time()
+    def _on_change(self, connection: Connection) -> None:
+        self.slowness.append(connection.slow)
+        if connection.unresponsive:
+            self.unresponsive_at = asyncio.get_running_loop().time()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["ProbedConnection"]:
-        task = asyncio.create_task(run_probe(self.connection, self._probe, self._on_unresponsive))
+        task = asyncio.create_task(run_probe(self.connection, self._probe, self._on_change))
         try:
             yield self
         finally:
@@ -112,6 +118,30 @@ async def test_one_probe_may_be_lost() -> None:
         await asyncio.sleep(40)
 
     assert probed.unresponsive_at is None
+
+
+async def test_a_cluster_that_answers_late_is_slow_until_it_answers_in_time() -> None:
+    async with ProbedConnection("").running() as probed:
+        probed.delay = timedelta(seconds=3)
+        await asyncio.sleep(3 * QUIET_PERIOD.total_seconds())
+        slow = probed.connection.current_state(LoopClock().now())
+        probed.delay = timedelta(0)
+        await asyncio.sleep(2 * QUIET_PERIOD.total_seconds())
+        quick = probed.connection.current_state(LoopClock().now())
+
+    assert (slow.slow, quick.slow) == (True, False)
+    assert probed.slowness == [True, False], "the fact changes twice"
+    assert probed.unresponsive_at is None
+
+
+async def test_a_probe_that_fails_at_once_says_nothing_of_the_speed_of_other_answers() -> None:
+    async with ProbedConnection(REFUSED).running() as probed:
+        while probed.unresponsive_at is None and len(probed.probed_at) < 3:
+            await asyncio.sleep(1)
+            if len(probed.probed_at) == 1:
+                probed.hear()
+
+    assert probed.slowness.count(True) == 0
 
 
 async def test_the_reason_of_a_failed_probe_is_in_the_state() -> None:

@@ -1,6 +1,7 @@
 """Leaders, and the order of writes: rules 5 and 6."""
 
 import asyncio
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -12,10 +13,12 @@ from hanse.model.facts import (
     Leadership,
     Role,
 )
-from hanse.model.kinds.core import ConfigMap
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.ownership import EPOCH
-from hanse.model.plan import Key
+from hanse.model.plan import Desired, Key, Plan
+from hanse.model.snapshot import Change, FactChange, Snapshot, Watch, Writes
 from hanse.runtime.diff import diff
 from hanse.runtime.leader_election import LeaderElections
 from hanse.runtime.ownership import Owner, owner_of, with_owner
@@ -29,7 +32,7 @@ from tests.runtime.toy_world import (
     toy_world,
 )
 from tests.support.builders import cluster, configmap, namespace, snapshot, stored
-from tests.support.faults import LinkFaults
+from tests.support.faults import LinkFaults, Sent
 from tests.support.world import World
 from tinykube.virtual_time import ON_VIRTUAL_TIME
 
@@ -141,6 +144,92 @@ async def test_rule_5_watches_of_the_led_start_and_stop_with_leadership() -> Non
 
             assert watched
             assert ("child", ConfigMap.kind) not in reconciler.informers.stores
+
+
+class NamespacesFeature(LeaderFeature):
+    """Writes the names of a member's namespaces into it, as its leader."""
+
+    watches = (
+        Watch(Role.MEMBER, ConfigMap, writes=Writes.OBJECTS),
+        Watch(Role.MEMBER, Namespace),
+    )
+
+    def plan(self, key: Key, snapshot: Snapshot) -> Plan:
+        return Plan(
+            tuple(
+                Desired(_names(m.member, snapshot), m.member, as_leader_of=m.member)
+                for m in snapshot.facts(Leadership)
+                if m.ours
+            )
+        )
+
+
+def _names(member: str, snapshot: Snapshot) -> ConfigMap:
+    spaces = sorted(o.metadata.name for o in snapshot.all(member, Namespace))
+    return configmap("names", SHOP, spaces=",".join(spaces))
+
+
+def _lists(watched: Iterable[Sent], target: str) -> list[str]:
+    """The resources that were listed in a cluster, Leases aside, each as often as it was."""
+    resources = [
+        s.request.path.rpartition("/")[2]
+        for s in watched
+        if s.target == target and ("sendInitialEvents", "true") in s.request.query
+    ]
+    return sorted(r for r in resources if r != "leases")
+
+
+async def test_rule_5_a_new_leader_whose_watches_are_late_lists_once_before_it_writes() -> None:
+    async with toy_world(
+        "lubeck", "hamburg", "child", features=(NamespacesFeature(),), agents=False
+    ) as world:
+        await world.client("child").create(namespace(SYSTEM))
+        late = LinkFaults(lag=timedelta(seconds=8), lags="namespaces")
+        world.network.link("hamburg", "child").faults = late
+        first = asyncio.create_task(_supervise(world, "lubeck", "child"))
+        await asyncio.sleep(10)
+        second = asyncio.create_task(_supervise(world, "hamburg", "child"))
+        await asyncio.sleep(10)
+        await world.client("child").create(namespace("salt"))
+        await asyncio.sleep(2)
+        written = await get_configmap(world, "child", "names")
+        assert "salt" in written.data["spaces"]
+        watched = len(world.network.watched)
+
+        first.cancel()  # it releases its Lease
+        await asyncio.sleep(60)
+
+        lease = await world.client("child").read(Lease, "child", SYSTEM)
+        assert lease.spec.holder_identity == "hamburg_1"
+        assert await get_configmap(world, "child", "names") == written
+        assert _lists(world.network.watched[watched:], "child") == ["configmaps", "namespaces"]
+        second.cancel()
+        await asyncio.wait({first, second})
+
+
+async def test_rule_5_a_leader_whom_nobody_has_replaced_lists_nothing_again() -> None:
+    async with toy_world("lubeck", "child", features=(NamespacesFeature(),), agents=False) as world:
+        await world.client("child").create(namespace(SYSTEM))
+        reconciler, elections = supervisor(world, "lubeck", "child")
+        async with reconciler.running(), elections.running():
+            way = world.network.transport("lubeck", "child", _way(world, "child"))
+            elections.contend("child", Client(way))
+            await asyncio.sleep(20)
+            watched, leads = len(world.network.watched), list[bool]()
+
+            def on_change(change: Change) -> None:
+                if isinstance(change, FactChange) and isinstance(change.fact, Leadership):
+                    leads.append(change.fact.ours)
+
+            reconciler.event_handlers.append(on_change)
+
+            world.network.link("lubeck", "child").faults = LinkFaults(forbids="writes")
+            await asyncio.sleep(20)
+            world.network.link("lubeck", "child").faults = LinkFaults()
+            await asyncio.sleep(20)
+
+            assert leads == [False, True]
+            assert _lists(world.network.watched[watched:], "child") == []
 
 
 # 6

@@ -20,10 +20,10 @@ from hanse.model.tokens import BOUND, BoundSecret, TokenAccount, parse_claims
 async def issue_token(
     server: Client, account: TokenAccount, lifetime: timedelta, *, separate: bool
 ) -> str:
-    """A new token of an account; with `separate` bound to a Secret of its own.
+    """Request a new token of an account, bound to a Secret; it ends when that is deleted.
 
-    Else to the newest Secret that tokens of the account are bound to, if there is one. Raises
-    `KubeError` if none is issued.
+    With `separate`, or if the account has no such Secret yet, one is created, else the newest is
+    used. Raises `KubeError` if no token is issued.
     """
     owner = await server.read(ServiceAccount, account.name, account.namespace)
     known = [one for one in await _bound_secrets(server, account) if _is_owned(one, owner)]

@@ -1,5 +1,6 @@
-"""The wall clock as a dependency; waiting always uses the running loop."""
+"""The wall clock as a dependency, and the running loop's, which waiting always uses."""
 
+import asyncio
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -15,3 +16,8 @@ class WallClock:
 
     def now(self) -> datetime:
         return datetime.now(UTC)
+
+
+def loop_time() -> float:
+    """The time of the running event loop, in seconds."""
+    return asyncio.get_running_loop().time()

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import ipaddress
 import os
 import ssl
 from datetime import timedelta
@@ -16,9 +15,10 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint
-from hanse.kube.errors import BadCredentials, Unreachable, Untrusted
+from hanse.kube.errors import BadCredentials, Unanswered, Unreachable, Untrusted
 from hanse.kube.loop_connector import LoopConnector
 from hanse.kube.transport import Request
+from hanse.model.addresses import is_loopback_host
 
 KEEPALIVE = timedelta(seconds=55)
 """How long an idle connection is kept: a little less than load balancers commonly allow."""
@@ -33,12 +33,15 @@ class ConnectionPool:
     """One session for requests and one for watches, so that neither waits for the other."""
 
     def __init__(self, config: ClientConfig, user_agent: str) -> None:
-        """Proxy, compression and TLS are chosen by the server's URL; nothing connects yet."""
+        """Proxy, compression and TLS are chosen by the server's URL; nothing connects yet.
+
+        Raises `BadCredentials` for certificates or keys that cannot be loaded.
+        """
         self._config = config
         self._headers = {"User-Agent": user_agent}
         self._url = config.endpoint.url
         host = URL(self._url).host or ""
-        local = _is_loopback(host)
+        local = is_loopback_host(host)
         self._headers["Accept-Encoding"] = "identity" if local else "gzip"
         self._proxy = config.endpoint.proxy or _proxy_from_environment(self._url, local)
         self._idle = asyncio.Event()
@@ -107,11 +110,19 @@ class ConnectionPool:
     def failure(self, error: Exception, timeout: timedelta) -> Unreachable:
         """The error to raise for a failed connection, with a short message that holds no secret.
 
-        `Untrusted` if the server's certificate is not trusted, else `Unreachable`.
+        `Untrusted` if the server's certificate is not trusted, `Unanswered` if it took the request
+        and time is up, else `Unreachable`.
         """
-        is_untrusted = isinstance(error, aiohttp.ClientConnectorCertificateError)
-        failure = Untrusted if is_untrusted else Unreachable
-        return failure(_failure_message(error, URL(self._url).authority, timeout))
+        message = _failure_message(error, URL(self._url).authority, timeout)
+        match error:
+            case aiohttp.ClientConnectorCertificateError():
+                return Untrusted(message)
+            case aiohttp.ConnectionTimeoutError():
+                return Unreachable(message)
+            case TimeoutError():
+                return Unanswered(message)
+            case _:
+                return Unreachable(message)
 
 
 def _failure_message(error: Exception, where: str, timeout: timedelta) -> str:
@@ -167,14 +178,6 @@ def _add_identity_headers(headers: CIMultiDict[str], identity: Identity) -> None
         headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
     if identity.impersonate:
         headers.extend(identity.impersonate)
-
-
-def _is_loopback(host: str) -> bool:
-    """Whether a host is a loopback address or `localhost`; other names are not looked up."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _proxy_from_environment(url: str, local: bool) -> str:

@@ -170,7 +170,7 @@ def from_files(
 def load_kubeconfig(files: tuple[Path, ...]) -> Kubeconfig:
     """The merged kubeconfig files, which may name files and plugins; absent ones are skipped.
 
-    Raises `BadCredentials` if none exists.
+    Raises `BadCredentials` if none exists, or one cannot be read or is no kubeconfig.
     """
     existing = [file for file in files if file.exists()] if len(files) > 1 else list(files)
     if not existing:
@@ -183,12 +183,18 @@ def load_kubeconfig(files: tuple[Path, ...]) -> Kubeconfig:
 
 
 def from_secret(text: bytes, *, origin: str, context: str = "") -> Credentials:
-    """Credentials from an untrusted kubeconfig: without files or programs of this machine."""
+    """Credentials from an untrusted kubeconfig, which never change.
+
+    Raises `BadCredentials` at once if it is invalid, or names files, programs or a proxy.
+    """
     return StaticCredentials(config_from_kubeconfig(text, origin=origin, context=context))
 
 
 def config_from_kubeconfig(text: bytes, *, origin: str, context: str = "") -> ClientConfig:
-    """The configuration of an untrusted kubeconfig: without files or programs of this machine."""
+    """The configuration of a context, by default the current one, of an untrusted kubeconfig.
+
+    Raises `BadCredentials` if it is invalid, or names files, programs or a proxy.
+    """
     return Kubeconfig([KubeconfigSource(text, origin)], trusted=False).resolve(context).config
 
 

@@ -197,7 +197,10 @@ def _decode_line(line: bytes) -> _Line:
 
 
 def _decode_event(event: _Line, kind: type[K]) -> DecodedEvent[K]:
-    """A line of a watch as an event; one that cannot be decoded is described, an ERROR raised."""
+    """A line of a watch as an event; an ERROR is raised.
+
+    One that cannot be decoded, or of an unknown type, is an `Unreadable` or `DeletedUnreadable`.
+    """
     try:
         match event.type:
             case "ADDED" | "MODIFIED":

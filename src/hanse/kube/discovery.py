@@ -80,7 +80,10 @@ async def _read_group_list(client: Client, path: str) -> DiscoveredKinds:
 
 
 async def _discover_version(client: Client, group_version: GroupVersion) -> DiscoveredKinds:
-    """Discover the kinds of one group version; an API error marks the version as stale instead."""
+    """Discover the kinds of one group version; an API error marks the version as stale instead.
+
+    Raises `Unreachable` and `BadCredentials`.
+    """
     try:
         response = await client.read_raw(group_version.path)
     except ApiError:

@@ -3,6 +3,7 @@
 KubeError               a request to a cluster failed
   Unreachable           no response: retry with backoff, keep the cached state
     Untrusted           its certificate is of another authority: report it, retry as above
+    Unanswered          it took the request, and did not answer in time: as above
   BadCredentials        the client configuration is at fault: report it, retry slowly
   UndecodableObject     an object cannot be decoded as its kind: reported, never retried
   ApiError              the server answered with a Status
@@ -46,6 +47,10 @@ class Untrusted(Unreachable):
     """The certificate of the server is not one that the client configuration trusts."""
 
 
+class Unanswered(Unreachable):
+    """The server took the request over a connection that stands, and did not answer in time."""
+
+
 class BadCredentials(KubeError):
     """The client configuration cannot be used, or was rejected (401)."""
 
@@ -58,6 +63,7 @@ class ApiError(KubeError):
     """The server responded with a Status other than success."""
 
     def __init__(self, status: Status, retry_after: timedelta | None = None) -> None:
+        """The message is that of the Status, else its reason, else `status CODE`."""
         super().__init__(status.message or status.reason or f"status {status.code}")
         self.status = status
         self.retry_after = retry_after
@@ -116,7 +122,10 @@ def _build_error(code: int, status: Status, retry_after: timedelta | None) -> Ku
 
 
 def _error_type(code: int, reason: str) -> type[ApiError]:
-    """The error class of a status code; 409 depends on the reason, other 4xx are Invalid."""
+    """The error class of a status code: 409 depends on the reason, all from 500 are ServerError.
+
+    Those that have no class of their own are Invalid.
+    """
     match code:
         case 403:
             return Forbidden

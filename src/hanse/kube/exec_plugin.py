@@ -125,9 +125,10 @@ def _exec_info(plugin: ExecPlugin, interactive: bool) -> str:
 
 
 def _parse_output(plugin: ExecPlugin, output: bytes) -> PluginCredentials:
-    """The credentials in the ExecCredential that a plugin printed; raises `BadCredentials`.
+    """The credentials that a plugin printed: a token, or a certificate with its key, or both.
 
-    Its version must be the configured one; errors do not quote the output.
+    Raises `BadCredentials` for what is no ExecCredential of the configured version, or has neither;
+    errors do not quote the output.
     """
     origin = f"{plugin.origin}: {plugin.command}"
     try:

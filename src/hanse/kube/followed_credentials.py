@@ -25,6 +25,7 @@ def secret_config(client: Client, namespace: str, name: str, key: str) -> ReadSt
     """A function that reads the kubeconfig under `key` in a Secret live; it raises `KubeError`."""
 
     async def read() -> ClientConfig:
+        """Read the Secret; raises `BadCredentials` if it holds no usable kubeconfig."""
         secret = await client.read(Secret, name, namespace)
         return config_from_kubeconfig(secret.data.get(key, b""), origin=f"Secret {name}")
 
@@ -49,7 +50,7 @@ class FollowedCredentials:
 
     @asynccontextmanager
     async def following(self) -> AsyncIterator[None]:
-        """While the block runs, read the stored configuration now and then."""
+        """While the block runs, read the stored configuration every CHECK_INTERVAL."""
         task = asyncio.create_task(self._follow(), name="follow stored token")
         try:
             yield
@@ -78,7 +79,7 @@ class FollowedCredentials:
         return self._used[1]
 
     async def _follow(self) -> None:
-        """Read the stored configuration until cancelled."""
+        """Read the stored configuration every CHECK_INTERVAL until cancelled."""
         while True:
             await self._read()
             await asyncio.sleep(CHECK_INTERVAL.total_seconds())
@@ -90,9 +91,10 @@ class FollowedCredentials:
             self._used = None
 
     def _with_latest_token(self, given: ClientConfig) -> ClientConfig:
-        """The given configuration with the latest token: its own, or the stored one.
+        """The given configuration, with the stored token if that was issued later than its own.
 
-        Not a rejected one. Only a stored token of the same server and account counts.
+        Only a stored token for the same server and account counts; one that was rejected is not
+        used while there is another.
         """
         stored, own = self._stored, parse_claims(given.identity.token)
         if stored is None or own is None or stored.endpoint.url != given.endpoint.url:

@@ -15,6 +15,8 @@ from hanse.kube.errors import Unreachable, error_from_response
 from hanse.kube.transport import Request, Response
 
 CONNECT_TIMEOUT = timedelta(seconds=10)
+CONNECT_SHARE = 0.8
+"""The share of a request's time in which its connection has to stand."""
 
 
 class HttpTransport:
@@ -115,7 +117,8 @@ class HttpTransport:
     def _pool_for(self, config: ClientConfig) -> ConnectionPool:
         """The pool for a configuration; an earlier pool is closed after its last request.
 
-        Raises `Unreachable` once the transport is closed.
+        Raises `Unreachable` once the transport is closed, `BadCredentials` for unusable
+        certificates.
         """
         if self._closed:
             raise Unreachable("the client was closed")
@@ -142,10 +145,14 @@ def _break_off(answer: aiohttp.ClientResponse) -> None:
 
 @cache
 def _client_timeout(total: timedelta | None) -> aiohttp.ClientTimeout:
-    """The time limit of a whole request, none if `total` is None; CONNECT_TIMEOUT to connect."""
+    """The time limit of a whole request, none if `total` is None.
+
+    To connect, CONNECT_TIMEOUT, and less than `total`: an error says which of both took too long.
+    """
+    connect = CONNECT_TIMEOUT if total is None else min(CONNECT_TIMEOUT, total * CONNECT_SHARE)
     return aiohttp.ClientTimeout(
         total=total.total_seconds() if total is not None else None,
-        sock_connect=CONNECT_TIMEOUT.total_seconds(),
+        sock_connect=connect.total_seconds(),
     )
 
 

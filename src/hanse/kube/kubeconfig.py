@@ -319,7 +319,7 @@ class _ContextReader:
 
 
 def read_file(file: Path, used_by: str) -> bytes:
-    """The content of a credentials file; raises `BadCredentials`, with `used_by`, if it cannot."""
+    """The content of a credentials file; raises `BadCredentials`, with `used_by`, if unreadable."""
     try:
         return file.read_bytes()
     except OSError as error:

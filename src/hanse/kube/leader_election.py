@@ -8,6 +8,7 @@ from datetime import timedelta
 from random import Random
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hanse.kube.client import Client
 from hanse.kube.clock import Clock
@@ -79,11 +80,13 @@ class LeaderElector:
         timings: LeaseTimings = DEFAULT_TIMINGS,
         order: HolderPreference | None = None,
         on_error: Callable[[KubeError | None], None] = lambda _: None,
+        on_restored: Callable[[], None] = lambda: None,
         annotations: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """`on_error` is called when requests begin to fail in some way, and with None when not.
+        """`on_error` is called with each new error of a request, and with None after a success.
 
-        `annotations` are kept on the lease by its holder with its renewals; an empty one removed.
+        `on_restored` is called when the watch of the lease finds that the server was restored. The
+        holder keeps `annotations` on the lease with its renewals; empty ones are removed.
         """
         self.renewed_at: float | None = None
         """The loop's time when the last successful renewal began; None while not the leader."""
@@ -96,6 +99,7 @@ class LeaderElector:
         self._timings = timings
         self._order = order or NoPreference()
         self._on_error = on_error
+        self._on_restored = on_restored
         self._annotations = annotations
         self._holder_since = ("", 0.0)
         """The observed holder, and since when there was no other."""
@@ -130,7 +134,10 @@ class LeaderElector:
                 await self._release(on_change)
 
     async def _stand_by(self, on_change: Callable[[LeaderState], None]) -> None:
-        """Wait until the lease is free and acquire it; returns once this candidate leads."""
+        """Wait until the lease is free and acquire it; returns once this candidate leads.
+
+        Meanwhile the lease is requested from a holder that is not preferred to us.
+        """
         await self._read_lease()
         while self.renewed_at is None:
             now = asyncio.get_running_loop().time()
@@ -236,7 +243,10 @@ class LeaderElector:
                 )
 
     async def _try_write(self, action: Acquire | Renew) -> None:
-        """Write once, and set `renewed_at`; after a conflict read again, after a failure wait."""
+        """Write once, and set `renewed_at`; after a conflict read again, after a failure wait.
+
+        Errors are reported, not raised.
+        """
         loop = asyncio.get_running_loop()
         started = loop.time()
         try:
@@ -266,17 +276,20 @@ class LeaderElector:
         Else patch the observed version to acquire or renew.
         """
         held = self._observed.lease
-        spec = next_spec(
-            action,
-            held.spec if held else LeaseSpec(),
-            self._identity,
-            self._clock.now(),
-            self._timings,
-        )
+        before = self._spec_of(held) if held is not None else LeaseSpec()
+        spec = next_spec(action, before, self._identity, self._clock.now(), self._timings)
         if held is None:
             return await self._client.create(new_lease(self._namespace, self._name, spec))
         change = lease_patch(held, spec, self._annotations())
         return await self._client.patch(Lease, self._name, self._namespace, change)
+
+    def _spec_of(self, held: Lease) -> LeaseSpec:
+        """The record of our Lease with the most transitions that we know.
+
+        A restored server shows fewer, and what we wrote there has the epoch of ours.
+        """
+        transitions = max(held.spec.lease_transitions, self._known_transitions)
+        return replace(held.spec, lease_transitions=transitions)
 
     async def _read_lease(self) -> bool:
         """Read the lease live, which may be absent; False, after a wait, if that failed."""
@@ -321,13 +334,18 @@ class LeaderElector:
         )
 
     async def _watch(self) -> None:
-        """Observe the lease by a watch, which may lag behind our own reads and writes."""
+        """Observe the lease by a watch, which may lag behind our own reads and writes.
+
+        Calls `on_restored` for a list after which the server was found to be restored.
+        """
         only = f"metadata.name={self._name}"
         stream = list_and_watch(
             self._client, Lease, namespace=self._namespace, fields=only, random=self._random
         )
         async with aclosing(stream) as events:
             async for event in events:
+                if isinstance(event, Listed) and event.restored:
+                    self._on_restored()
                 match event:
                     case Listed((lease, *_)) | Applied(lease):
                         self._on_lease(lease)
@@ -376,7 +394,7 @@ class LeaderElector:
         held = self._observed.lease
         if not leading or held is None:
             return
-        change = lease_patch(held, released_spec(held.spec, self._clock.now()))
+        change = lease_patch(held, released_spec(self._spec_of(held), self._clock.now()))
         try:
             async with asyncio.timeout(RELEASE_TIMEOUT.total_seconds()):
                 await self._client.patch(Lease, self._name, self._namespace, change)

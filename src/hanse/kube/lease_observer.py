@@ -1,6 +1,7 @@
 """The state of the holders of Leases, judged by observed renewals and the server's clock; pure."""
 
 from datetime import datetime, timedelta
+from math import inf
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -39,6 +40,8 @@ class LeaseRecord(Struct, frozen=True):
     """When it was written, if it was too old on the server's clock when it was first seen."""
     unconfirmed: int = 0
     """How many renewals are awaited since the cluster was listed again, or the lease made anew."""
+    longest: float = inf
+    """Its longest duration in seconds: while nobody holds it, that of its last holder."""
 
     @property
     def expires(self) -> float:
@@ -48,7 +51,7 @@ class LeaseRecord(Struct, frozen=True):
         """
         is_waited_for = self.state is HolderState.UNKNOWN and not self.renewals
         wait = RECONNECT_TIME if is_waited_for else 0.0
-        return self.observed.expires + wait
+        return min(self.observed.expires, self.observed.since + self.longest) + wait
 
 
 class LeaseObserver:
@@ -66,6 +69,8 @@ class LeaseObserver:
         self._records: dict[Name, LeaseRecord] = {}
         self._changed: set[Name] = set()
         """Leases that were ever seen to change, also those that were deleted since."""
+        self._deleted: set[Name] = set()
+        """Leases that were seen to be deleted, also those that were made anew since."""
         self._unreachable = False
 
     def observe(self, lease: Lease, now: float, server_time: datetime | None = None) -> None:
@@ -77,6 +82,7 @@ class LeaseObserver:
         name = (lease.metadata.namespace, lease.metadata.name)
         if lease.metadata.name == self._own and lease.written_at is not None:
             self._own_first.setdefault(lease.metadata.namespace, lease)
+        self._forget_former(lease, now)
         known = self._records.get(name)
         before = known.observed.lease if known is not None else None
         if known is None or before is None:
@@ -84,7 +90,8 @@ class LeaseObserver:
             record = _first_record(lease, now, server_time)
             if silent and record.state is not HolderState.READY:
                 record = LeaseRecord(record.observed, HolderState.SILENT)
-            if name in self._changed:  # its server may have lost its objects with it
+            # Its server may have lost its objects with it.
+            if name in self._changed or name in self._deleted:
                 record = replace(record, unconfirmed=CONFIRMING_RENEWALS)
         elif lease.spec == before.spec:
             record = replace(known, observed=ObservedLease(lease, known.observed.since))
@@ -97,8 +104,14 @@ class LeaseObserver:
         else:
             state, renewals = _state_after(lease, known), known.renewals + 1
             awaited = max(known.unconfirmed - 1, 0)
-            observed = ObservedLease(lease, now)
-            record = LeaseRecord(observed, state, renewals, changed=True, unconfirmed=awaited)
+            record = LeaseRecord(
+                ObservedLease(lease, now),
+                state,
+                renewals,
+                changed=True,
+                unconfirmed=awaited,
+                longest=_longest_duration(lease, known),
+            )
         self._records[name] = record
         if record.changed:
             self._changed.add(name)
@@ -116,7 +129,7 @@ class LeaseObserver:
                 continue
             judged = _first_record(lease, now, server_time)
             if judged.state is HolderState.READY:
-                self._records[name] = judged
+                self._records[name] = replace(judged, unconfirmed=record.unconfirmed)
                 judged_now.append(name)
             elif judged.outdated_since != record.outdated_since:
                 self._records[name] = replace(record, outdated_since=judged.outdated_since)
@@ -126,10 +139,19 @@ class LeaseObserver:
     def forget(self, namespace: str, name: str, now: float) -> None:
         """Forget a deleted lease: its holder is unknown, unless it was silent, which it stays."""
         record = self._records.pop((namespace, name), None)
+        self._deleted.add((namespace, name))
         if record is not None and record.state is HolderState.SILENT:
             self._records[namespace, name] = LeaseRecord(
                 ObservedLease(None, now), HolderState.SILENT
             )
+
+    def _forget_former(self, lease: Lease, now: float) -> None:
+        """Forget a lease of the same name and another uid, whose deletion was not reported."""
+        name = (lease.metadata.namespace, lease.metadata.name)
+        known = self._records.get(name)
+        former = known.observed.lease if known is not None else None
+        if former is not None and former.metadata.uid != lease.metadata.uid:
+            self.forget(*name, now)
 
     def mark_relisted(self) -> None:
         """Take no lease as confirmed until its second renewal.
@@ -157,9 +179,10 @@ class LeaseObserver:
             self._records[name] = replace(record, observed=observed)
 
     def expire(self, now: float, unchanged_since: float | None = None) -> tuple[Name, ...]:
-        """Mark the newly expired leases and return their names; none while unreachable.
+        """Mark the holders of newly expired leases as silent; returns these leases.
 
-        With `unchanged_since`, only those whose duration began then: `mark_reachable` renewed it.
+        None expires while unreachable. With `unchanged_since`, only leases whose duration began at
+        that time, as `mark_reachable` sets it.
         """
         if self._unreachable:
             return ()
@@ -211,7 +234,7 @@ class LeaseObserver:
         first saw that: then we were away as long as its holder, or the server was restored. Nor if
         our own had been acquired just before, which it is anew after a restore: its holder had no
         time to renew it. Nor if it was written after our own by its version, whatever the server's
-        clock was set to.
+        clock was set to. While our own is missing there is nothing to compare with: it is not yet.
         """
         if (namespace, name) in self._changed:
             return False
@@ -220,7 +243,7 @@ class LeaseObserver:
             return None if record is None else False
         own, lease = self._own_first.get(namespace), record.observed.lease
         if own is None or own.written_at is None or lease is None:
-            return True
+            return not self._own
         missed = timedelta(seconds=lease.spec.lease_duration_seconds * MISSED_SHARE)
         is_older = own.written_at - record.outdated_since >= missed
         is_new = own.renewed and own.acquired and own.renewed - own.acquired < missed
@@ -249,11 +272,11 @@ def _first_record(lease: Lease, now: float, server_time: datetime | None) -> Lea
 
 
 def _state_after(lease: Lease, known: LeaseRecord) -> HolderState:
-    """The state of a holder after a renewal: READY, or as before if this is not its second one.
+    """The state of a holder after a renewal: READY, but in doubt as before until a second renewal.
 
-    The latter for a holder that was unknown, or whose Lease was restored from a backup: its
-    repaired objects may arrive after its first renewal. A Lease without a former holder is a new
-    cluster's, and READY at once.
+    In doubt is one that was unknown, or whose Lease was restored from a backup: its repaired
+    objects may arrive after its first renewal. A Lease that had no holder before is READY at once;
+    one that has none now keeps its state.
     """
     before = known.observed.lease
     if not lease.spec.holder_identity:
@@ -263,6 +286,17 @@ def _state_after(lease: Lease, known: LeaseRecord) -> HolderState:
     if was_held and is_doubted and not known.renewals:
         return known.state
     return HolderState.READY
+
+
+def _longest_duration(lease: Lease, known: LeaseRecord) -> float:
+    """How many seconds a lease lasts at most: one that lost its holder, as long as it was held.
+
+    A restored server may have it as it was before its holder joined, with a long duration.
+    """
+    before = known.observed.lease
+    if lease.spec.holder_identity or before is None:
+        return inf
+    return before.spec.lease_duration_seconds if before.spec.holder_identity else known.longest
 
 
 def _is_earlier(lease: Lease, known: Lease) -> bool:

@@ -25,9 +25,12 @@ class LoopConnector(aiohttp.TCPConnector):
     ) -> tuple[asyncio.Transport, Any]:
         """Connect to the first address of each family in turn; raises the error of the last one.
 
-        The caller then tries the other addresses.
+        The order is the resolver's. The caller then tries the other addresses.
         """
-        *others, last = {address[0]: address for address in reversed(addr_infos)}.values()
+        first: dict[int, Any] = {}
+        for address in addr_infos:
+            first.setdefault(address[0], address)
+        *others, last = first.values()
         for address in others:
             with suppress(aiohttp.ClientConnectorError, TimeoutError):
                 return await self._connect(address, *args, **kwargs)

@@ -25,13 +25,14 @@ def server_context(issued: KeyPair) -> ssl.SSLContext:
 def replace_certificate(context: ssl.SSLContext, issued: KeyPair) -> None:
     """Have a server's context use another certificate for new connections.
 
-    Raises `SSLError`, and the former is used, if it cannot be read or has another key.
+    Raises `SSLError`, and the former stays in use, if it cannot be read or does not match its key.
     """
     server_context(issued)  # one that fails half-way has replaced the former
     _load(context, issued)
 
 
 def _load(context: ssl.SSLContext, issued: KeyPair) -> None:
+    """Load a certificate with its key into a context; raises `SSLError` if it cannot."""
     # The ssl module reads certificates from files only; the folder is readable by us alone.
     with TemporaryDirectory(prefix="hanse-tls-") as folder:
         pem = Path(folder, "pem")

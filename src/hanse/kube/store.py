@@ -92,12 +92,13 @@ class Store(Generic[K]):
     def apply_event(self, event: WatchEvent[K]) -> Iterable[StoreChange[K]]:
         """Apply an event of the watch and return the changes it makes.
 
-        An object that cannot be decoded changes nothing: its last version stays.
+        The last version stays of an object that cannot be decoded, and all objects stay after
+        `Interrupted` and `NotServed`.
         """
         match event:
-            case Listed(objects, resource_version, unreadable):
+            case Listed(objects, resource_version, unreadable, restored):
                 self.unreadable = {(u.namespace, u.name): u for u in unreadable}
-                return self._replace(objects, resource_version)
+                return self._replace(objects, resource_version, restored)
             case Applied(obj):
                 self.version = max(self.version, object_version(obj))
                 return self._store_newer(obj)
@@ -122,9 +123,10 @@ class Store(Generic[K]):
                 assert_never(event)
 
     def put(self, obj: K) -> tuple[StoreChange[K], ...]:
-        """Store the response to our own write unless the watch has reported a newer version.
+        """Store the response to our own write, unless the watch has reported a newer version.
 
-        An object that is absent although the watch is past its version was deleted again.
+        Returns the change, or () if nothing was stored: an object that is absent although the watch
+        is past its version was deleted again.
         """
         known = self.get(obj.metadata.namespace, obj.metadata.name)
         if known is None and object_version(obj) <= self.version:
@@ -183,7 +185,10 @@ class Store(Generic[K]):
         return removed
 
     def _remove(self, obj: K) -> tuple[StoreChange[K], ...]:
-        """Remove an object, unless another of its name has replaced it; returns the change."""
+        """Remove an object, unless another of its name has replaced it; returns the change.
+
+        Its name no longer counts as unreadable in any case.
+        """
         name = _object_name(obj)
         self.unreadable.pop(name, None)
         before = self.get(*name)
@@ -204,10 +209,12 @@ class Store(Generic[K]):
         self._set_object(name, before, None)
         return (StoreChange(before, None),)
 
-    def _replace(self, objects: Sequence[K], resource_version: str) -> list[StoreChange[K]]:
+    def _replace(
+        self, objects: Sequence[K], resource_version: str, restored: bool
+    ) -> list[StoreChange[K]]:
         """Replace the content with a full list and return the changes; marks the store as synced.
 
-        A list older than the store (a restored server) overrules newer objects; otherwise objects
+        A list older than the store, or `restored`, overrules newer objects; otherwise objects
         newer than the list stay. One that lacks what was written at its own version is of another
         history, too.
         """
@@ -216,7 +223,8 @@ class Store(Generic[K]):
         listed.update(self.unreadable)
         unlisted = [known for known in self.all() if _object_name(known) not in listed]
         rewound = (
-            as_of < self.version
+            restored
+            or as_of < self.version
             or any(self._is_older(o, as_of) for o in objects)
             or any(object_version(known) == as_of for known in unlisted)
         )

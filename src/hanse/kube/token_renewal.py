@@ -42,7 +42,7 @@ class ServiceAccountName(Struct, frozen=True):
 
     @property
     def subject(self) -> str:
-        """The subject of its tokens."""
+        """The subject of its tokens: `system:serviceaccount:NAMESPACE:NAME`."""
         return account_user(self.namespace, self.name)
 
 
@@ -260,7 +260,10 @@ def _inline_token(text: bytes, origin: str, context: str = "") -> str:
 
 
 def _replace_token(text: bytes, current: str, after: str) -> bytes:
-    """A kubeconfig with the new token in place of the current; raises BadCredentials if empty."""
+    """A kubeconfig with the text `after` in place of the token `current`, wherever it occurs.
+
+    Raises `BadCredentials` if `current` is empty.
+    """
     if not current:
         raise BadCredentials("there is no token to replace")
     return text.replace(current.encode(), after.encode())

@@ -26,6 +26,8 @@ class Listed(Struct, Generic[K], frozen=True):
     objects: tuple[K, ...]
     resource_version: str
     unreadable: tuple[Unreadable, ...] = ()
+    restored: bool = False
+    """Whether the server was found to have another history than the one observed before."""
 
 
 class Counted(Struct, Generic[K], frozen=True):

@@ -8,16 +8,11 @@ from random import Random
 from typing import Generic, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hanse.kube import requests
 from hanse.kube.client import Client
-from hanse.kube.decoding import (
-    Bookmark,
-    DecodedEvent,
-    StreamedList,
-    decode_watch_event,
-    event_resource_version,
-)
+from hanse.kube.decoding import Bookmark, DecodedEvent, StreamedList, decode_watch_event
 from hanse.kube.errors import (
     BadCredentials,
     Forbidden,
@@ -30,15 +25,20 @@ from hanse.kube.errors import (
 from hanse.kube.repeated_timeout import RepeatedTimeout
 from hanse.kube.retry import NOT_SERVED_BACKOFF, RULED_OUT_BACKOFF, retry_delay
 from hanse.kube.transport import Request
-from hanse.kube.watch_events import Interrupted, NotServed, Progress, WatchEvent
+from hanse.kube.watch_events import Interrupted, Listed, NotServed, Progress, WatchEvent
 from hanse.kube.watch_state import (
     Availability,
     Failures,
     ListAll,
+    NotReplayed,
     OpenWatch,
+    Restored,
     Resume,
+    before_last,
     check_not_older,
-    is_passing,
+    is_transient,
+    position_after,
+    skip_last,
 )
 from hanse.model.objects import K
 
@@ -82,10 +82,11 @@ async def list_and_watch(
 ) -> AsyncGenerator[WatchEvent[K], None]:
     """List a kind and then watch it, for as long as the caller iterates.
 
-    An outage is reported once, by `Interrupted`, and again when the server begins to refuse us, or
-    does not any more; its end by `Progress`, after a new list, and every list but the first waits
-    for `before_relist`. Of all watches of a client the first that is up again ends the waits of the
-    others. A caller that stops early closes the generator (`contextlib.aclosing`).
+    A kind that is not served gives one `NotServed`. An outage is reported once, by `Interrupted`,
+    and again when the server begins to refuse us, or does not any more; its end by `Progress`,
+    after a new list. Every list but the first waits for `before_relist`. Of all watches of a client
+    the first that is up again ends the waits of the others. A caller that stops early closes the
+    generator (`contextlib.aclosing`).
     """
     selection = _Selection(namespace, labels, fields)
     watcher = _Watcher(client, kind, selection, random, before_relist)
@@ -135,9 +136,14 @@ class _Watcher(Generic[K]):
         self._failures = Failures()
         self._open_watch: OpenWatch | None = None
         self._lists_paged = False
+        self._restored = False
+        """Whether the server was found to be restored, and has not been listed since."""
 
     async def run_once(self) -> AsyncGenerator[WatchEvent[K], None]:
-        """List if needed, then watch until the server ends that; yields events, raises errors."""
+        """List if needed, then watch until the server ends that; yields events, raises errors.
+
+        Also ends if a WatchList is rejected, so that the next run lists page by page.
+        """
         self._open_watch = None
         if isinstance(self._position, ListAll) and self._has_listed and self._before_relist:
             await self._before_relist()
@@ -167,7 +173,7 @@ class _Watcher(Generic[K]):
         self._check_end(timeout)
 
     def kind_not_served(self) -> bool:
-        """Record that the kind is not served, to list it later; False if that was known before."""
+        """Record that the kind is not served, to list it later; returns whether that is new."""
         changed = self._availability is not Availability.NOT_SERVED
         self._availability = Availability.NOT_SERVED
         self._position = ListAll()
@@ -189,8 +195,16 @@ class _Watcher(Generic[K]):
                     await mapper.changed.wait_for_more(mapper.changed.notified)
 
     def restart(self, error: Gone) -> timedelta:
-        """List anew after an expired resourceVersion; returns how long to wait, 0 for the first."""
+        """Have the next run list anew after an expired version; returns the wait, 0 at first.
+
+        If only the last change has expired, which the server is to send again, it resumes after it.
+        """
+        before, is_doubtful = self._position, isinstance(error, Restored | NotReplayed)
+        if isinstance(before, Resume) and before.replayed_for and not is_doubtful:
+            self._position = Resume(before.replayed_for)
+            return timedelta(0)
         self._position = ListAll()
+        self._restored |= isinstance(error, Restored)
         self._reset_if_working()
         failures = self._failures
         pause = retry_delay(error, failures.attempts, self._random) if failures.attempts else None
@@ -208,7 +222,7 @@ class _Watcher(Generic[K]):
         self._reset_if_working()
         failures = self._failures
         broke = self._open_watch is not None and failures.attempts == 0
-        pause = retry_delay(error, self._attempts_of_kind(error), self._random)
+        pause = retry_delay(error, self._attempts_before(error), self._random)
         failures.attempts += 1
         if broke:
             return timedelta(0)
@@ -228,8 +242,11 @@ class _Watcher(Generic[K]):
             async with asyncio.timeout(pause.total_seconds()):
                 await self._client.recovered.wait_for_more(recoveries)
 
-    def _attempts_of_kind(self, error: KubeError) -> int:
-        """How many attempts failed before this error; 401 and 403 in a row are counted apart."""
+    def _attempts_before(self, error: KubeError) -> int:
+        """How many attempts failed before this error; of 401 and 403 only those in a row.
+
+        The latter are counted here, and any other error resets their count.
+        """
         if not isinstance(error, Forbidden | BadCredentials):
             self._failures.refusals = 0
             return self._failures.attempts
@@ -254,11 +271,12 @@ class _Watcher(Generic[K]):
         return True
 
     def _is_tolerated(self, error: KubeError, pause: timedelta) -> bool:
-        """Whether an error is an API server's answer, and will not last too long with the pause.
+        """Whether an error does not count as an outage yet: the server itself refused one request.
 
-        Since when such errors last is kept, and forgotten with any other.
+        Such errors may last `_TOLERATED` seconds, with the pause; since when they do is kept, and
+        forgotten with any other.
         """
-        if not is_passing(error):
+        if not is_transient(error):
             self._failures.since = None
             return False
         now = asyncio.get_running_loop().time()
@@ -267,7 +285,7 @@ class _Watcher(Generic[K]):
         return now + pause.total_seconds() - self._failures.since <= _TOLERATED
 
     def _kind_served(self) -> None:
-        """Record that the kind is served again, so that its absence is reported anew."""
+        """Record that the kind is served, so that its next absence is reported again."""
         if self._availability is Availability.NOT_SERVED:
             self._availability = Availability.SERVED
 
@@ -286,21 +304,28 @@ class _Watcher(Generic[K]):
         if self._lists_paged and self._client.supports_watch_list is None:
             self._client.supports_watch_list = False
         self._position = Resume(listed.resource_version)
-        self._has_listed = True
-        return listed
+        return self._record_list(listed)
+
+    def _record_list(self, listed: Listed[K]) -> Listed[K]:
+        """Record that there was a list; returns it, marked if the server was restored before."""
+        restored, self._restored, self._has_listed = self._restored, False, True
+        return replace(listed, restored=restored)
 
     def _mark_unverified(self) -> None:
         """Have the next attempt verify, before it resumes, that the server was not restored."""
         if isinstance(self._position, Resume):
-            self._position = Resume(self._position.version, unverified=True)
+            self._position = replace(self._position, unverified=True)
 
     async def _verify_history(self, position: Resume) -> None:
-        """Raise `Gone` if the server is older than the version to resume from: it was restored."""
+        """Raise `Restored` if the server is older than the version to resume from.
+
+        If it is not, it may have passed that since: the watch begins with the last change.
+        """
         current = await self._client.current_resource_version(
             self._kind, namespace=self._selection.namespace, fields=self._selection.fields
         )
         check_not_older(current, position)
-        self._position = Resume(position.version)
+        self._position = before_last(position)
 
     def _watch_request(self, timeout: timedelta) -> Request:
         """A watch from the version to resume at; without one, a streamed list and watch."""
@@ -342,12 +367,15 @@ class _Watcher(Generic[K]):
                     raise Unreachable("the stream ended within its list")
                 self._client.supports_watch_list = True
                 self._position = Resume(event.resource_version)
-                self._has_listed = True
-                yield streamed.listed(event.resource_version)
+                yield self._record_list(streamed.listed(event.resource_version))
+            elif self._position.replayed_for:
+                self._position = await skip_last(events, self._position)
             if not self.keeps_expiring() and self._end_outage():
                 yield Progress(self._position.version)
             async for event in events:
-                self._position = self._advanced(self._position, event_resource_version(event))
+                if self._open_watch is not None:
+                    self._open_watch.received = True
+                self._position = position_after(event, self._position)
                 if self._end_outage():  # the first watch that lasted after lists that expired
                     yield Progress(self._position.version)
                 yield Progress(event.resource_version) if isinstance(event, Bookmark) else event
@@ -387,18 +415,6 @@ class _Watcher(Generic[K]):
             self._availability = Availability.SERVED
             self._client.recovered.notify()
         return interrupted
-
-    def _advanced(self, position: Resume, version: str) -> Resume:
-        """The position after an event, which has a version or not.
-
-        Raises Gone for a version older than the one before, as after a restored backup.
-        """
-        if self._open_watch is not None:
-            self._open_watch.received = True
-        if not version or version == position.version:
-            return position
-        check_not_older(version, position)
-        return Resume(version)
 
     def _check_end(self, timeout: float) -> None:
         """Handle a clean end; an early one marks the server as perhaps restored.

@@ -30,8 +30,8 @@ from hanse.kube.watch_events import (
 from hanse.kube.watcher import BeforeRelist, list_and_watch
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import Namespace
+from hanse.model.naming import IDENTITY_NAMESPACE
 from hanse.model.objects import K, Wire
-from hanse.model.rbac import IDENTITY_NAMESPACE
 
 DISCOVERY_LAG = timedelta(milliseconds=500)
 DISCOVERY_ATTEMPTS = 20
@@ -115,6 +115,7 @@ class ClusterClient(Client):
     """The client of a connected cluster: typed calls, list-and-watch, discovery, identity."""
 
     def __init__(self, transport: Transport, random: Random | None = None) -> None:
+        """`random` spreads retries; requests for the identity have a limit of their own."""
         super().__init__(transport)
         self._random = random or Random()  # noqa: S311 - spreads retries, guards nothing
         self._priority = self.with_own_limit()
@@ -128,6 +129,7 @@ class ClusterClient(Client):
         fields: str,
         before_relist: BeforeRelist | None = None,
     ) -> AsyncGenerator[WatchEvent[K], None]:
+        """The events of `hanse.kube.watcher.list_and_watch` by this client."""
         return list_and_watch(
             self,
             kind,

@@ -129,6 +129,7 @@ class Writer:
         """
 
         def check_fence() -> None:
+            """Raise `_LeadershipLost` if the fence does not let us write now."""
             if not self._fence.may_write(action.as_leader_of):
                 raise _LeadershipLost
 
@@ -145,10 +146,11 @@ class Writer:
         return report
 
     async def _send(self, action: Action) -> WriteReport:
-        """Send one write and observe its answer in the stores; errors become reports.
+        """Send one write and observe its answer in the stores; errors become `result_of` reports.
 
-        `Failed` without sending if the cluster is not connected, or is being left and the write
-        would make an object ours that leaving deletes.
+        `Failed` with Conflict if the object changed meanwhile; `Failed` without sending if the
+        cluster is not connected, or is being left and the write would make an object ours that
+        leaving deletes.
         """
         connection = self._informers.connections.get(action.where)
         if connection is None:
@@ -296,7 +298,10 @@ def with_preconditions(change: Wire, base: Object) -> Wire:
 
 
 def entry_patch(change: EntryChange, base: Object) -> JsonPatch:
-    """The JSON patch of one entry, with the object's uid and the entry's fields as tests."""
+    """The JSON patch that sets the changed fields of one entry; those that become None are removed.
+
+    It fails unless the object's uid and the entry's fields before are as observed.
+    """
     entry = "/" + "/".join(change.path)
     tests = {f"{entry}/{field}": value for field, value in change.before.items()}
     tests["/metadata/uid"] = base.metadata.uid
@@ -355,8 +360,9 @@ class WriteOutcomes:
     ) -> None:
         """Put and drop `WriteOutcome` and `PausedObject` facts after one plan of a key.
 
-        An action of the diff that was not `tried`, because it is backed off, keeps its fact.
-        Reports of Conflict or AlreadyExists make none: the key is planned again.
+        Obstacles of the diff and reports that are not Done make one; reports of Conflict or
+        AlreadyExists do not: the key is planned again. An action that was not `tried`, because it
+        is backed off, keeps its fact.
         """
         self._record_pauses(item, found.paused)
         failures: dict[ClusterObjectRef, tuple[WriteResult, str]] = {

@@ -107,8 +107,9 @@ class BackoffTracker:
     def observe_plan(self, item: Item, plan: Plan) -> None:
         """Mark the earlier writes of a key that this plan contradicts as superseded.
 
-        That is a deletion of what it desires, or a write of what it does not. When one is repeated
-        later, it is our own decision, and does not count as contested by others.
+        That is a deletion of what it desires, or a write of what it does not; none if it keeps all.
+        When one is repeated later, it is our own decision, and does not count as contested by
+        others.
         """
         if item not in self._written or plan.keep_all:
             return
@@ -123,9 +124,9 @@ class BackoffTracker:
     def due(
         self, item: Item, actions: Iterable[Action], retry_after: Callable[[Item, timedelta], None]
     ) -> list[Action]:
-        """The actions that may be sent now; `retry_after` is called for the others.
+        """The actions that may be sent now; `retry_after` is called for each that has to wait.
 
-        An action that has to wait holds back the later steps of its cluster, but no omissions.
+        Such an action also holds back the later steps of its cluster, but no omissions.
         """
         now = self._time()
         several = list(actions)
@@ -146,9 +147,10 @@ class BackoffTracker:
         return [a for a in due if is_omission(a) or a.step <= stopped.get(a.where, a.step)]
 
     def record(self, item: Item, reports: Iterable[WriteReport]) -> timedelta | None:
-        """Record how writes ended; returns the shortest delay to retry the key, or None.
+        """Record how writes ended; returns the shortest delay to retry the key.
 
-        A write that is done ends its object's refusal and counts as one more repeat of that write.
+        None if all are done. A write that is done ends its object's refusal and counts as one more
+        repeat of that write.
         """
         delays: list[timedelta] = []
         attempt = self._attempts.get(item, 0)
@@ -234,7 +236,10 @@ class BackoffTracker:
         return since + SHARED_DELAY * (1 + SHARED_DELAY_GROWTH * load) + others - now
 
     def _refusal_wait(self, action: Action, now: float) -> float:
-        """Seconds until the same write as the refused one is sent again; 0 for another write."""
+        """Seconds until the same write as the refused one is sent again, not above 0 if now.
+
+        0 for another write.
+        """
         refusal = self._refusals.get(target_ref(action))
         if refusal is None or refusal.digest != _digest(action):
             return 0.0
@@ -249,7 +254,7 @@ class BackoffTracker:
         return max((r.until - now for r in contested if r.digest == digest), default=0.0)
 
     def _count_repeat(self, item: Item, action: Action, resource_version: str) -> None:
-        """Count the same write of the same object; the last three different ones are kept.
+        """Count the same write of the same object; of its other recent writes three are kept.
 
         Beyond CONTEST_REPEATS the write has to wait. One that nobody undid, or that we decided
         otherwise in between, counts OWN_REPEAT, not 1.
@@ -282,7 +287,7 @@ class BackoffTracker:
         self._drop_old_repeats(now)
 
     def _drop_old_repeats(self, now: float) -> None:
-        """Drop objects last written before CONTEST_WINDOW, and the oldest beyond MAX_TRACKED."""
+        """Forget objects last written before CONTEST_WINDOW, and the oldest beyond MAX_TRACKED."""
         while True:
             place, repeats = next(iter(self._repeats.items()))
             if now - repeats[-1].last < CONTEST_WINDOW and len(self._repeats) <= MAX_TRACKED:
@@ -298,7 +303,7 @@ class BackoffTracker:
                 self._written.pop(repeat.item, None)
 
     def _record_refusal(self, item: Item, report: WriteReport) -> timedelta:
-        """Record a refused or forbidden write; returns the delay until the same one is retried.
+        """Record a refused, forbidden or foreign write; returns the delay until it is retried.
 
         The attempts count from 0 again when the write differs from the one refused before.
         """

@@ -156,7 +156,8 @@ class BrokerMembership:
     async def _withdraw_at_home(self) -> None:
         """Delete at home what came from a broker that has given this cluster up, and disconnect.
 
-        What we wrote there is deleted, too, if the broker is synced, within STRAY_TIMEOUT.
+        Sets `has_left` and puts `ClusterDeparted` for the broker. What we wrote there is deleted,
+        too, if the broker is synced, within STRAY_TIMEOUT.
         """
         self.has_left = True
         log.warning(

@@ -97,7 +97,8 @@ def _struct_patch(
     """The merge patch that makes `observed` as desired; empty if nothing differs.
 
     Fields in `skip` are left out, and so are `allocated` ones (paths from the object) that are not
-    desired: the server sets them. `path` is the struct's own path in the object.
+    desired: the server sets them. A map of any values differs only if it lacks a desired entry.
+    `path` is the struct's own path in the object.
     """
     change: Wire = {}
     for f in _fields_of(type(desired)):
@@ -178,8 +179,8 @@ def _is_default(f: FieldInfo, value: Any) -> bool:
 def _meta_patch(desired: Meta, observed: Meta, record: _AppliedRecord, others_change: bool) -> Wire:
     """The patch of labels, annotations, finalizers and owner references.
 
-    A new epoch alone is no change, so that a new leader takes over without a write. Finalizers and
-    owner references are never emptied.
+    Labels and annotations that we never applied stay. A new epoch alone is no change, so that a new
+    leader takes over without a write. Finalizers and owner references are never emptied.
     """
     change: Wire = {}
     labels = _map_patch(desired.labels, observed.labels, record.labels)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from datetime import timedelta
 
+from hanse.kube.clock import loop_time
 from hanse.model.objects import ClusterId
 
 MAX_CONCURRENT = 64
@@ -32,7 +33,10 @@ class Permit:
         self._release_if_finished()
 
     def finish(self, cluster: ClusterId) -> None:
-        """Note that the key has nothing more to write to a cluster."""
+        """Note that the key has nothing more to write to a cluster.
+
+        Releases the permit once only unresponsive clusters are left.
+        """
         self._unfinished.discard(cluster)
         self._release_if_finished()
 
@@ -79,7 +83,7 @@ class ConcurrencyLimit:
 
     def record_answer(self, cluster: ClusterId) -> None:
         """Note that a cluster has answered a write, with success or not."""
-        self._answered_at[cluster] = asyncio.get_running_loop().time()
+        self._answered_at[cluster] = loop_time()
         self.unresponsive.discard(cluster)
 
     def suspect(self, clusters: Iterable[ClusterId]) -> None:
@@ -88,5 +92,5 @@ class ConcurrencyLimit:
         A busy cluster answers some writes; keys go on waiting for it, so that it is written to no
         more often than it has to be.
         """
-        since = asyncio.get_running_loop().time() - PERMIT_TIMEOUT.total_seconds()
+        since = loop_time() - PERMIT_TIMEOUT.total_seconds()
         self.unresponsive.update(c for c in clusters if self._answered_at.get(c, since) <= since)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Self
 
@@ -28,6 +28,9 @@ log = logging.getLogger(__name__)
 
 RECOVERY = timedelta(seconds=30)
 """How long after a restore nothing is deleted or written because the cluster lacks something."""
+
+NO_ANSWER = "it takes requests and answers none of them"
+"""Why a cluster is unresponsive whose connections stand."""
 
 _REMEDIES = {
     Role.LOCAL: "apply what `hanse manifests` prints once more",
@@ -125,9 +128,7 @@ class Connection:
 
         `now` is the time since when it is in that phase.
         """
-        self.cluster = cluster
-        self.roles = roles
-        self.api = api
+        self.cluster, self.roles, self.api = cluster, roles, api
         self.informers: dict[Scope, Informer] = {}
         self.leaving = False
         self.claims_under_way = 0
@@ -140,6 +141,9 @@ class Connection:
         """How many of these syncs there had been when the identity was last read."""
         self.relists_pending: dict[Scope, int] = {}
         """After a restore: the informers that must list again, with their lists until then."""
+        self.outdated: dict[Scope, int] = {}
+        """After we began to lead: the informers that must list again, with their lists until then.
+        Watches may be late, and have not delivered yet what the former leader has seen."""
         self.recovering = False
         self._recovery_timer: asyncio.TimerHandle | None = None
         """Ends the recovery from the last restore; None while the cluster is not synced."""
@@ -149,6 +153,8 @@ class Connection:
         """Set to have the cluster probed at once."""
         self.unresponsive = ""
         """Why the cluster answers no request although its watches are up; empty: it does."""
+        self.slow = False
+        """Whether the last probe was answered late, or others were answered meanwhile."""
         self.rejection = ""
         """What the cluster answered to our credentials, if it rejects them."""
         self.state = ClusterState(cluster, roles, Phase.CONNECTING, now)
@@ -156,12 +162,12 @@ class Connection:
     def current_state(self, now: datetime) -> ClusterState:
         """The state by informers and probes as they are now; `since` stays while the phase does.
 
-        Relists that are done are dropped.
+        It is never later than `now`: a clock may go back. Relists that are done are dropped.
         """
         self._drop_done_relists()
         listed = all(informer.synced for informer in self.informers.values())
         phase, reason = self._phase(listed)
-        since = self.state.since if self.state.phase == phase else now
+        since = min(self.state.since, now) if self.state.phase == phase else now
         return ClusterState(
             self.cluster,
             self.roles,
@@ -175,6 +181,7 @@ class Connection:
             bool(self._rejected),
             tuple(kind.plural for kind in self.forbidden) if phase is Phase.UNREACHABLE else (),
             phase is Phase.UNREACHABLE and self._untrusted,
+            self.slow or self.unresponsive == NO_ANSWER,
         )
 
     def log_phase(self) -> None:
@@ -226,6 +233,14 @@ class Connection:
         self.recovering = True
         self._stop_timer()  # of an earlier restore
 
+    def mark_outdated(self, kinds: Container[type[Object]]) -> None:
+        """Mark the informers of these kinds that have listed as those that must list once more."""
+        self.outdated |= {
+            scope: informer.store.lists
+            for scope, informer in self.informers.items()
+            if scope.kind in kinds and informer.store.synced
+        }
+
     def time_recovery(self, end: Callable[[Self], None]) -> None:
         """Start the timer that calls `end` after RECOVERY, if the cluster is recovering and synced.
 
@@ -245,19 +260,22 @@ class Connection:
 
     def _drop_done_relists(self) -> None:
         """Drop the pending relists of informers that listed again, are gone or not served."""
-        self.relists_pending = {
-            scope: lists
-            for scope, lists in self.relists_pending.items()
-            if (informer := self.informers.get(scope)) is not None
-            and informer.served is not False
-            and informer.store.lists <= lists
-        }
+        self.relists_pending = dict(filter(self._is_pending, self.relists_pending.items()))
+        self.outdated = dict(filter(self._is_pending, self.outdated.items()))
+
+    def _is_pending(self, relist: tuple[Scope, int]) -> bool:
+        """Whether the informer of a scope is there, served, and has listed no more often."""
+        scope, lists = relist
+        informer = self.informers.get(scope)
+        return (
+            informer is not None and informer.served is not False and informer.store.lists <= lists
+        )
 
     def _phase(self, listed: bool) -> tuple[Phase, str]:
         """The phase and its reason: the first of UNREACHABLE, RESTORED, LEAVING, CONNECTING, SYNCED
 
         that applies: it is RESTORED until all informers listed again, and CONNECTING until
-        `listed`. The local cluster is never LEAVING.
+        `listed`, and again since we lead. The local cluster is never LEAVING.
         """
         if self.unresponsive:
             return Phase.UNREACHABLE, self.unresponsive
@@ -274,6 +292,8 @@ class Connection:
             return Phase.RESTORED, "it was restored to an earlier state; everything is read again"
         if self.leaving and Role.LOCAL not in self.roles:
             return Phase.LEAVING, ""
+        if self.outdated:
+            return Phase.CONNECTING, "everything is read again, since this agent leads from now on"
         return (Phase.SYNCED if listed else Phase.CONNECTING), ""
 
 

@@ -89,7 +89,11 @@ class ConnectionReconciler:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Reconcile connections until the block ends; connections stay, elections end elsewhere."""
+        """Reconcile connections until the block ends; nothing without sources.
+
+        At the end leaves and handovers are cancelled, connections stay, and elections end
+        elsewhere.
+        """
         if not self._sources:
             yield
             return

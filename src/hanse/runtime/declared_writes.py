@@ -69,9 +69,10 @@ def features_by_kind(
 
 
 def _needed_right(action: Action) -> tuple[Object, Writes]:
-    """The object that an action writes, and the rights of which one is needed.
+    """The object that an action writes, and the rights of which one is needed: OBJECTS for our own.
 
-    A write to an object that has no owner is also allowed by MISSING (create) or FIELDS (update).
+    An object without an owner may also be created by MISSING and updated by FIELDS, any may be
+    deleted by REMOVAL; the update of a subresource needs STATUS.
     """
     match action:
         case Create(_, obj):
@@ -87,7 +88,7 @@ def _needed_right(action: Action) -> tuple[Object, Writes]:
 
 
 def _is_scoped_to(watch: Watch, obj: Object) -> bool:
-    """Whether a watch, in whatever role, covers just the namespace of an object of its kind."""
+    """Whether a watch of one namespace, in whatever role, covers an object by kind and name."""
     return watch.kind is type(obj) and bool(watch.namespace) and _covers(watch, obj, {watch.role})
 
 

@@ -103,8 +103,8 @@ class DiffBuilder:
     def add_desired(self, desired: Desired, owner: Owner) -> None:
         """Add the create of a desired object, or the patch of what differs; `CreateOnly`: no patch.
 
-        While its cluster or sources cannot be relied on, or somebody else has the object, it waits,
-        and so do later steps in the cluster.
+        Status is patched only once the rest is as desired. While its cluster or sources cannot be
+        relied on, or somebody else has the object, it waits, and so do later steps in the cluster.
         """
         obj, where = desired.object, desired.where
         place = ClusterObjectRef(where, object_ref(obj))
@@ -161,7 +161,8 @@ class DiffBuilder:
     def add_removal(self, removal: Removal) -> None:
         """Add the deletion of an object for a cause, if it is there with the removal's uid.
 
-        Nothing if it is being deleted already.
+        Nothing if it is being deleted already, or its cluster cannot be written now, which is
+        recorded.
         """
         place = removal.target
         observed = self._snapshot.find(place)
@@ -184,7 +185,8 @@ class DiffBuilder:
     def add_omitted(self, where: ClusterId, owner: Owner, obj: Object, step: int) -> None:
         """Add the deletion of an owned object that is not desired, once all its sources are synced.
 
-        Not of another agent's, of one that is paused or being deleted, or of a newer leader's.
+        In a cluster that is being left neither sources nor epoch count. Never of another agent's
+        object, of one that is paused or being deleted, or, elsewhere, of a newer leader's.
         """
         snapshot = self._snapshot
         leader_of = owner.serves if owner.led else None
@@ -210,7 +212,10 @@ class DiffBuilder:
         self._actions.append(Delete(where, obj, OMITTED, step, leader_of))
 
     def add_patch(self, patch: Patch) -> None:
-        """Add a patch of fields of an object, if it is there, not paused, and would change."""
+        """Add a patch of fields of an object, if it is there, not paused, and would change.
+
+        Nothing if its cluster cannot be written now; why is recorded.
+        """
         observed = self._snapshot.find(patch.target)
         if observed is None or self._is_paused(observed, patch.target):
             return
@@ -251,10 +256,10 @@ class DiffBuilder:
     def _is_writable(
         self, place: ClusterObjectRef, kind: type[Object], leader_of: ClusterId | None
     ) -> bool:
-        """Whether the cluster is synced and serves the kind, and we lead where that is needed.
+        """Whether the cluster takes writes, the kind is served and listed, and we lead if needed.
 
-        False also for an object that cannot be decoded. The cause is recorded as an obstacle or as
-        a cluster that is waited for.
+        A leader writes once the member is listed in full. False also for an object that cannot be
+        decoded. The cause is recorded as an obstacle or as a cluster that is waited for.
         """
         snapshot = self._snapshot
         if leader_of is not None and not _is_leader_of(leader_of, snapshot):
@@ -267,6 +272,9 @@ class DiffBuilder:
         state = snapshot.fact(ClusterState, place.where)
         if state is None or not state.phase.writable or not snapshot.listed(place.where, kind):
             self._waiting_for.add(place.where)
+            return False
+        if leader_of is not None and _is_partial(leader_of, snapshot):
+            self._waiting_for.add(leader_of)
             return False
         if why := snapshot.unreadable_reason(place):  # its known version is old: no write succeeds
             message = f"{place.ref} cannot be read: {why}; mend it by hand, or delete it"
@@ -345,9 +353,9 @@ def _is_recovering(source: ClusterId, snapshot: Snapshot) -> bool:
 
 
 def _is_partial(source: ClusterId, snapshot: Snapshot) -> bool:
-    """Whether a connected source was never listed in full."""
+    """Whether a connected source was not listed in full yet, or not since we lead."""
     state = snapshot.fact(ClusterState, source)
-    return state is not None and not state.listed
+    return state is not None and state.is_partial
 
 
 def _has_departed(source: ClusterId, snapshot: Snapshot) -> bool:

@@ -3,6 +3,8 @@
 import logging
 from collections.abc import Iterable, Mapping
 
+from msgspec.structs import replace
+
 from hanse.model.facts import (
     Answer,
     ClusterDeparted,
@@ -64,7 +66,12 @@ class Enqueuer:
         self._waiting: dict[ClusterId | ClusterObjectRef, set[Item]] = {}
 
     def on_change(self, change: Change, priority: Priority) -> None:
-        """Enqueue every key that a change concerns, also its owner's and those that wait for it."""
+        """Enqueue every key that a change concerns, also its owner's and those that wait for it.
+
+        How fast a cluster answers concerns none.
+        """
+        if _is_of_speed_alone(change):
+            return
         self.enqueue_mapped(change, priority)
         if isinstance(change, ObjectChange):
             self._enqueue_owner(change, priority)
@@ -85,7 +92,8 @@ class Enqueuer:
     def enqueue_mapped(self, change: Change, priority: Priority) -> None:
         """Enqueue the keys that features map a change to (controller-runtime's MapFunc).
 
-        If a feature raises, that is logged and counted, and the others go on.
+        The loss of an object in a guarded namespace also puts that in doubt for them. If a feature
+        raises, that is logged and counted, and the others go on.
         """
         deletion = isinstance(change, ObjectChange) and change.after is None and change.live
         lost_in = self.namespaces.place_of_loss(change)
@@ -126,7 +134,7 @@ class Enqueuer:
             self._queue.add(item, Priority.BACKLOG)
 
     def wait_for(self, item: Item, blockers: Iterable[ClusterId | ClusterObjectRef]) -> None:
-        """Enqueue an item again when any of these clusters or objects changes."""
+        """Have an item enqueued again when one of these clusters or objects changes next."""
         for blocker in blockers:
             self._waiting.setdefault(blocker, set()).add(item)
 
@@ -173,7 +181,7 @@ class Enqueuer:
         self.enqueue_all(self._waiting.pop(blocker, set()))
 
     def _requeue_dependents(self, change: FactChange) -> None:
-        """Enqueue every owner if a cluster departed, the owners in a member if its leader changed.
+        """Enqueue every owner if a cluster departed, those in a member after its Leadership is put.
 
         For changed roles of a cluster its owners, and the keys that any of its objects concerns.
         """
@@ -198,3 +206,11 @@ class Enqueuer:
         """Enqueue every key that owns an object anywhere."""
         for item in self._owned.items():
             self._queue.add(item, Priority.BACKLOG)
+
+
+def _is_of_speed_alone(change: Change) -> bool:
+    """Whether nothing of a `ClusterState` has changed but how fast the cluster answers."""
+    match change:
+        case FactChange(ClusterState() as before, ClusterState() as after):
+            return replace(before, slow=after.slow) == after
+    return False

@@ -70,7 +70,10 @@ async def _wait_for_successor(
 
 
 async def has_other_holder(local: ClusterId, member: ClusterId, client: Client | Api) -> bool:
-    """Whether another cluster holds a member's Lease, read live; True if it cannot be read."""
+    """Whether another cluster holds a member's Lease, read live.
+
+    False if there is no Lease, True if it cannot be read.
+    """
     try:
         lease = await client.read(Lease, member, SYSTEM)
     except NotFound:

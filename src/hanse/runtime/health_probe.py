@@ -5,7 +5,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
 
-from hanse.runtime.connection import Connection
+from hanse.kube.clock import loop_time
+from hanse.model.facts import SLOW_ANSWER
+from hanse.runtime.connection import NO_ANSWER, Connection
 
 QUIET_PERIOD = timedelta(seconds=15)
 """How long a cluster may answer nothing before it is probed."""
@@ -19,59 +21,63 @@ PROBE_TIMEOUT = timedelta(seconds=7)
 FAILURE_THRESHOLD = 2
 """How many probes fail in a row before the cluster is unresponsive."""
 
-NO_ANSWER = "it takes requests and answers none of them"
-
 Probe = Callable[[Connection], Awaitable[str]]
 """Sends any request to a cluster; returns why there was no answer, or an empty string."""
 
 
 async def run_probe(
-    connection: Connection, probe: Probe, on_unresponsive: Callable[[Connection], None]
+    connection: Connection, probe: Probe, on_change: Callable[[Connection], None]
 ) -> None:
     """Probe a cluster, until cancelled, after a quiet period, at an interval, or once suspected.
 
-    If probes fail, sets `unresponsive` to the reason and calls `on_unresponsive`. A cluster with an
-    informer that is down is not probed: the informer itself retries.
+    If probes fail, sets `unresponsive` to the reason; sets `slow` if they are answered late. Calls
+    `on_change` after either. A cluster with an informer that is down is not probed: the informer
+    itself retries.
     """
-    connection.answered_at = probed_at = max(connection.answered_at, _now())
+    connection.answered_at = probed_at = max(connection.answered_at, loop_time())
     while True:
         quiet = connection.answered_at + QUIET_PERIOD.total_seconds()
         interval = QUIET_PERIOD if connection.rejection else PROBE_INTERVAL
-        wait = min(quiet, probed_at + interval.total_seconds()) - _now()
+        wait = min(quiet, probed_at + interval.total_seconds()) - loop_time()
         if wait > 0 and not connection.suspected.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await connection.suspected.wait()
             continue
         connection.suspected.clear()
-        probed_at = _now()
+        probed_at = loop_time()
         if connection.interrupted and not connection.unresponsive:
+            if connection.slow:
+                connection.slow = False
+                on_change(connection)
             await asyncio.sleep(QUIET_PERIOD.total_seconds())
             continue
+        was_slow = connection.slow
         failure = await _probe_failure(connection, probe)
-        if failure and not connection.unresponsive:
+        failed = bool(failure) and not connection.unresponsive
+        if failed:
             connection.unresponsive = failure
-            on_unresponsive(connection)
+        if failed or connection.slow != was_slow:
+            on_change(connection)
 
 
 async def _probe_failure(connection: Connection, probe: Probe) -> str:
     """Send up to FAILURE_THRESHOLD probes: why the last failed, or empty once the cluster answers.
 
-    Any answer since a probe was sent counts, also one to another request.
+    Any answer since a probe was sent counts, also one to another request. Sets `slow` if a probe
+    itself was answered late or not in time, and not if it failed.
     """
     failure = ""
     for _ in range(FAILURE_THRESHOLD):
-        sent_at, failure = _now(), NO_ANSWER
+        sent_at, failure, took = loop_time(), NO_ANSWER, PROBE_TIMEOUT.total_seconds()
         with suppress(TimeoutError):
             async with asyncio.timeout(PROBE_TIMEOUT.total_seconds()):
                 failure = await probe(connection)
+                took = 0.0 if failure else loop_time() - sent_at
                 if failure:  # it failed at once: the next probe may succeed
                     await asyncio.sleep(PROBE_TIMEOUT.total_seconds())
         if connection.answered_at >= sent_at:
+            connection.slow = took >= SLOW_ANSWER.total_seconds()
             return ""
+    connection.slow = False
     return failure
-
-
-def _now() -> float:
-    """The time of the running event loop, in seconds."""
-    return asyncio.get_running_loop().time()

@@ -93,7 +93,8 @@ class HeartbeatLease:
     async def run(self, is_active: Callable[[], bool]) -> None:
         """Renew while this replica is active, until cancelled.
 
-        Once no renewal has succeeded for the duration of the Lease, others may take it for expired.
+        `on_state` gets a failure at once if credentials or rights are refused, else after the
+        duration of the Lease without a renewal: from then on others may take it for expired.
         """
         loop = asyncio.get_running_loop()
         last = loop.time()

@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import Any, Protocol
 
-from hanse.kube.clock import Clock
+from hanse.kube.clock import Clock, loop_time
 from hanse.kube.store import Store
 from hanse.kube.watch_events import (
     Applied,
@@ -47,7 +47,7 @@ class ChangeHandler(Protocol):
         """Handle a change; `listed` if a list brought it, not a watch event or a write."""
 
     def on_unwatched(self, where: ClusterId, obj: Object) -> None:
-        """Handle that no informer covers an object any longer, which may well exist."""
+        """Handle that an informer with an object stopped; it may exist, and be in another one."""
 
 
 class ClusterInformers:
@@ -169,6 +169,25 @@ class ClusterInformers:
         connection.suspected.set()
         return connection.answered_at
 
+    def begin_recovery(self, cluster: ClusterId) -> None:
+        """Mark a cluster as restored and list it again; nothing if it is not connected."""
+        if cluster in self.connections:
+            self._begin_recovery(self.connections[cluster])
+
+    def relist_for_leader(self, cluster: ClusterId, roles: Container[Role]) -> None:
+        """List again what is watched in a cluster in these roles: we begin to lead in them.
+
+        Until then its objects are partial. Leases are left out: they are judged by renewals. So are
+        informers that have not listed yet, and clusters that are not connected.
+        """
+        connection = self.connections.get(cluster)
+        if connection is None:
+            return
+        connection.mark_outdated({w.kind for w in self._watches if w.role in roles} - {Lease})
+        self._update_state(connection)
+        for scope in list(connection.outdated):
+            self._restart_informer(connection, scope)
+
     def put_fact(self, fact: Fact) -> None:
         """Store a fact, and notify the handler if it differs from the one before."""
         before = self.facts.put(fact)
@@ -225,7 +244,10 @@ class ClusterInformers:
                 self._notify(ObjectChange(cluster, change.before, change.after))
 
     def observe_deletion(self, cluster: ClusterId, obj: Object) -> None:
-        """Mark an object as deleted by us until its watch event comes; the cluster has answered."""
+        """Mark an object as deleted by us, which is neither written nor deleted again meanwhile.
+
+        Snapshots have it until its watch event comes. Records, too, that the cluster has answered.
+        """
         self.record_answer(cluster)
         for informer in self._informers_of(cluster, type(obj)):
             informer.store.mark_deleting(obj)
@@ -302,7 +324,10 @@ class ClusterInformers:
             self._stop_informer(connection, scope)
 
     async def _run_informer(self, connection: Connection, informer: Informer) -> None:
-        """Feed a list-and-watch into its store until cancelled; notice restores, other servers."""
+        """Feed a list-and-watch into its store until cancelled; notice restores, other servers.
+
+        A list of any kind but Lease waits, for a while, until the cluster's Leases are listed.
+        """
         scope, relist_leases = informer.scope, self.relists.relist_leases
         if scope.kind is Lease and self.facts.get(ServerClock, connection.cluster) is None:
             await self._identity.check(connection)  # Leases are judged by their age
@@ -330,8 +355,9 @@ class ClusterInformers:
     ) -> None:
         """Take a watch event into the store, update the state, notify of each object change.
 
-        Every event but an interruption counts as an answer of the cluster. The state is not updated
-        for objects and bookmarks of an informer that is synced and without error.
+        Every event but an interruption counts as an answer of the cluster. State and `KindServed`
+        stay for objects and bookmarks of an informer that is synced and without error. Puts
+        `LeasesRelisted` after a list of Leases that is not the first.
         """
         if self.on_watch_event is not None:
             self.on_watch_event(connection.cluster, informer.scope, event)
@@ -383,7 +409,7 @@ class ClusterInformers:
         """
         connection = self.connections.get(cluster)
         if connection is not None:
-            connection.answered_at = asyncio.get_running_loop().time()
+            connection.answered_at = loop_time()
             if connection.unresponsive or connection.rejection != rejection:
                 connection.unresponsive, connection.rejection = "", rejection
                 self._update_state(connection)

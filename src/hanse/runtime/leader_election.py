@@ -8,7 +8,7 @@ from random import Random
 from typing import TypeAlias
 
 from hanse.kube.client import Client
-from hanse.kube.clock import Clock
+from hanse.kube.clock import Clock, loop_time
 from hanse.kube.errors import ApiError, BadCredentials, KubeError
 from hanse.kube.holder_preference import HolderPreference
 from hanse.kube.leader_election import Leader, LeaderElector, LeaderState, Standby
@@ -147,7 +147,8 @@ class LeaderElections:
         """Contend for the leadership of a connected member, unless we do already.
 
         A free Lease is left to `preferred` supervisors for a moment, and released when one of them
-        requests it; with None whoever leads keeps the Lease, unless we prefer anyone.
+        requests it; with None whoever leads keeps the Lease, unless we prefer anyone. Puts a
+        `Leadership` without a holder if there is none.
         """
         assert self._group is not None, "elections run while the agent does"
         if member in self._electors:
@@ -158,7 +159,12 @@ class LeaderElections:
         elif prefers_anyone:
             order = _AnyoneElse(self._timings)
         elector = self._new_elector(
-            client, SYSTEM, member, order, lambda error: self._publish_error(member, error)
+            client,
+            SYSTEM,
+            member,
+            order,
+            lambda error: self._publish_error(member, error),
+            lambda: self._informers.begin_recovery(member),
         )
         self._electors[member] = elector
         if self._informers.facts.get(Leadership, member) is None:
@@ -193,7 +199,10 @@ class LeaderElections:
     def contend_among_replicas(
         self, client: Client, namespace: str, set_active: Callable[[bool], None]
     ) -> None:
-        """Contend among the agent's replicas: `set_active` is called with whether we lead."""
+        """Contend among the agent's replicas: `set_active` is called with whether we lead.
+
+        Every cluster is listed again when we begin to, unless nobody led since we did.
+        """
         assert self._group is not None, "elections run while the agent does"
         self._replica_elector = self._new_elector(
             client,
@@ -203,7 +212,15 @@ class LeaderElections:
             annotations=self._report,
         )
 
+        led_epoch = 0
+
         def on_state(state: LeaderState) -> None:
+            """Call `set_active` with whether this replica leads; a new leader lists all again."""
+            nonlocal led_epoch
+            if isinstance(state, Leader) and state.epoch != led_epoch:
+                led_epoch = state.epoch
+                for cluster, connection in self._informers.connections.items():
+                    self._informers.relist_for_leader(cluster, connection.roles)
             set_active(isinstance(state, Leader))
 
         self._tasks[f"{self._informers.local} (replicas)"] = self._group.create_task(
@@ -211,7 +228,10 @@ class LeaderElections:
         )
 
     def _report(self) -> dict[str, str]:
-        """What our Lease says of the broker, until that was left, of refusals and of pauses."""
+        """The annotations of our replicas' Lease: a lost broker, refused writes, paused objects.
+
+        Each value is empty, which removes the annotation, while there is nothing to report.
+        """
         facts = self._informers.facts
         broker = next((one for one in facts.all(ClusterState) if Role.BROKER in one.roles), None)
         renewal = facts.get(HeartbeatState, broker.cluster) if broker is not None else None
@@ -220,7 +240,10 @@ class LeaderElections:
         return {**report_annotations(broker, renewal), **refusals, **pauses}
 
     def _publish_refusal(self, namespace: str, error: KubeError | None) -> None:
-        """Put `AgentLeaseRefused` if the Lease of our replicas is refused, else drop it."""
+        """Put `AgentLeaseRefused` if the error of our replicas' Lease says who refuses it.
+
+        Else, also without an error, drop it.
+        """
         local, message = self._informers.local, str(error)
         if refuser_in(message, local) is not None:
             self._informers.put_fact(
@@ -231,7 +254,7 @@ class LeaderElections:
 
     def _may_request(self) -> bool:
         """Whether we may request a Lease of its holder; if so, not again for REQUEST_INTERVAL."""
-        now = asyncio.get_running_loop().time()
+        now = loop_time()
         if now < self._next_request_at:
             return False
         self._next_request_at = now + REQUEST_INTERVAL.total_seconds()
@@ -258,6 +281,7 @@ class LeaderElections:
         name: str,
         order: HolderPreference | None = None,
         on_error: Callable[[KubeError | None], None] = lambda _: None,
+        on_restored: Callable[[], None] = lambda: None,
         annotations: Callable[[], Mapping[str, str]] = dict,
     ) -> LeaderElector:
         """An elector for a Lease, under our identity and timings; it does not run yet."""
@@ -271,16 +295,23 @@ class LeaderElections:
             timings=self._timings,
             order=order,
             on_error=on_error,
+            on_restored=on_restored,
             annotations=annotations,
         )
 
     def _publish(self, member: ClusterId, state: LeaderState) -> None:
-        """Put the `Leadership` fact of a state; give or take the role LED of a connected member."""
+        """Put the `Leadership` fact of a state; give or take the role LED of a connected member.
+
+        A member that we begin to lead is listed again, unless nobody led it since we did. While
+        another leads, the fact keeps the last epoch that we knew, else 0.
+        """
+        known = self._informers.facts.get(Leadership, member)
         match state:
             case Leader(epoch):
+                if known is None or known.epoch != epoch:
+                    self._informers.relist_for_leader(member, (Role.MEMBER, Role.LED))
                 self._informers.put_fact(Leadership(member, self._identity, epoch, ours=True))
             case Standby(holder):
-                known = self._informers.facts.get(Leadership, member)
                 epoch = known.epoch if known is not None else 0
                 self._informers.put_fact(Leadership(member, holder, epoch, ours=False))
         connection = self._informers.connections.get(member)

@@ -27,7 +27,7 @@ class LeaseFreshnessTracker:
         self._timers: dict[_Key, asyncio.TimerHandle] = {}
 
     def on_change(self, change: Change) -> None:
-        """Put `LeaseFreshness` for a Lease of one of the names: fresh after its spec changed.
+        """Put `LeaseFreshness` for a Lease of one of the names: fresh if it or its spec is new.
 
         Not fresh once it is deleted; other changes are ignored.
         """

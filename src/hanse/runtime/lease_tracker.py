@@ -5,7 +5,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from hanse.kube.clock import Clock
+from hanse.kube.clock import Clock, loop_time
 from hanse.kube.lease_observer import LeaseObserver, Name
 from hanse.model.facts import ClusterState, LeaseLiveness, LeasesRelisted, Phase, ServerClock
 from hanse.model.kinds.coordination import Lease
@@ -19,7 +19,7 @@ RECHECK_INTERVAL = 0.25
 LATE_ANSWER = 1.0
 """Seconds after which a late answer means that nobody could have renewed a Lease in time."""
 
-SLOW_ANSWER = 5.0
+VERY_LATE = 5.0
 """The same, for a Lease that was given its time anew after a late answer and not renewed since."""
 
 
@@ -45,14 +45,15 @@ class LeaseTracker:
         match change:
             case ObjectChange(where, before, after) if isinstance(change.object, Lease):
                 local = self._informers.local
-                observer = self._observers.setdefault(where, LeaseObserver(local))
+                own = local if where != local else ""  # at home no Lease is compared with ours
+                observer = self._observers.setdefault(where, LeaseObserver(own))
                 if isinstance(after, Lease):
-                    observer.observe(after, _now(), self._server_time(where))
+                    observer.observe(after, loop_time(), self._server_time(where))
                     self._publish_state(where, after)
-                    if before is None and after.metadata.name == local:
+                    if before is None and after.metadata.name == own:
                         self._publish_states(where, observer.names)  # others are compared with it
                 elif isinstance(before, Lease):
-                    observer.forget(before.metadata.namespace, before.metadata.name, _now())
+                    observer.forget(before.metadata.namespace, before.metadata.name, loop_time())
                     self._publish_state(where, before)
             case FactChange(_, ServerClock(cluster)):
                 self._judge_ages(cluster)
@@ -73,7 +74,7 @@ class LeaseTracker:
         """Publish the states that change now that the server's clock tells each Lease's age."""
         observer, server_time = self._observers.get(where), self._server_time(where)
         if observer is not None and server_time is not None:
-            self._publish_states(where, observer.judge_ages(_now(), server_time))
+            self._publish_states(where, observer.judge_ages(loop_time(), server_time))
 
     def _doubt(self, where: ClusterId) -> None:
         """After a relist, mark a cluster's Leases as unconfirmed, and publish their states."""
@@ -83,12 +84,18 @@ class LeaseTracker:
             self._publish_states(where, observer.names)
 
     def _track_visibility(self, cluster: ClusterId, state: object) -> None:
-        """Let Leases of a cluster expire in its phases Synced and Leaving, and in no other."""
+        """Let Leases of a cluster expire in its phases Synced and Leaving, and in no other.
+
+        But in Connecting, too, if it was listed before: a new leader does not list Leases again.
+        """
         observer = self._observers.get(cluster)
         if observer is None:
             return
-        if isinstance(state, ClusterState) and state.phase in (Phase.SYNCED, Phase.LEAVING):
-            observer.mark_reachable(_now())
+        if isinstance(state, ClusterState) and (
+            state.phase in (Phase.SYNCED, Phase.LEAVING)
+            or (state.phase is Phase.CONNECTING and state.listed)
+        ):
+            observer.mark_reachable(loop_time())
         else:
             observer.mark_unreachable()
 
@@ -98,7 +105,7 @@ class LeaseTracker:
         due = min((expiry for expiry in expiries if expiry is not None), default=None)
         if due is None:
             return
-        due = max(due, _now() + RECHECK_INTERVAL)
+        due = max(due, loop_time() + RECHECK_INTERVAL)
         if self._timer is not None:
             if self._timer.when() <= due:
                 return
@@ -127,11 +134,11 @@ class LeaseTracker:
 
         Empty while it has not answered since. After an answer later than LATE_ANSWER every Lease
         has its full duration again, once: one that is not renewed then expires at the next. Not if
-        that answer is later than SLOW_ANSWER, or there was none in the second half of that time:
+        that answer is later than VERY_LATE, or there was none in the second half of that time:
         then nobody could have renewed a Lease.
         """
         due = observer.next_expiry
-        if due is None or due > _now():
+        if due is None or due > loop_time():
             return ()
         answered_at = self._informers.suspect(where)
         if answered_at < due:
@@ -142,7 +149,7 @@ class LeaseTracker:
             return observer.expire(answered_at)
         known = self._late_answers.get(where)
         last = self._last_answers.pop(where, due)
-        is_slow = known is not None and late <= SLOW_ANSWER and 2 * last >= known + due
+        is_slow = known is not None and late <= VERY_LATE and 2 * last >= known + due
         expired = observer.expire(answered_at, unchanged_since=known) if is_slow else ()
         others = observer.next_expiry
         if others is not None and others <= answered_at:
@@ -152,7 +159,10 @@ class LeaseTracker:
         return expired
 
     def _publish_state(self, where: ClusterId, lease: Lease) -> None:
-        """Put the state of a Lease's holder as a fact if it differs from the known one."""
+        """Put the `LeaseLiveness` of a Lease if anything but its time differs from the known one.
+
+        One that was deleted stays outdated if it was.
+        """
         namespace, name = lease.metadata.namespace, lease.metadata.name
         observer, now = self._observers[where], self._clock.now()
         known = self._informers.facts.get(LeaseLiveness, (where, namespace, name))
@@ -172,8 +182,3 @@ class LeaseTracker:
         )
         if known is None or replace(known, since=now) != liveness:
             self._informers.put_fact(liveness)
-
-
-def _now() -> float:
-    """The time of the running event loop, in seconds."""
-    return asyncio.get_running_loop().time()

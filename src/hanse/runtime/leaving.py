@@ -115,9 +115,10 @@ async def _list_ours(
 
 
 async def _is_led(leadership: Leadership | None, local: ClusterId, connection: Connection) -> bool:
-    """Whether we lead a member, or another does by its Lease: a fact is older than a resignation.
+    """Whether we lead a member by this fact, or another does by its Lease, read live.
 
-    Nobody deletes our objects if each supervisor takes the other for the leader.
+    Also if the Lease cannot be read; never without a known holder. Nobody deletes our objects if
+    each supervisor takes the other for the leader.
     """
     if leadership is None or not leadership.holder:
         return False

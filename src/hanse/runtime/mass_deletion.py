@@ -76,8 +76,9 @@ class DeletionCounter:
     def admits(self, where: ClusterId, feature: str, in_use: Callable[[], int]) -> bool:
         """Whether one more key of a feature may lose what it has; if so, counts it.
 
-        `in_use` counts the keys that have something users use. Beyond the limit within the window
-        it begins a hold; always true in the window after a release.
+        False during a hold, which begins when the keys lost within the window exceed both the
+        limit's number and its share of those that `in_use` counts; none does in the window after a
+        release.
         """
         place = (where, feature)
         now = self._time()
@@ -146,8 +147,8 @@ class MassDeletionGuard:
         """The actions without deletions that are held; `allowed` features are never held.
 
         Only deletions by omission are counted, and once for a key that loses something users use.
-        While a hold lasts all deletions of the feature wait. A hold logs and uses `start` to begin
-        its confirmation.
+        While a hold lasts all such deletions of the feature in the cluster wait. A hold logs and
+        uses `start` to begin its confirmation.
         """
         feature = item[0]
         if _is_allowed(feature, allowed):

@@ -144,7 +144,10 @@ class Metrics:
 
     @contextmanager
     def planning(self, item: Item, slow: timedelta) -> Iterator[None]:
-        """Time the synchronous plan in the block; one longer than `slow` is counted, and logged."""
+        """Time the synchronous plan in the block, unless it raises.
+
+        One longer than `slow` is counted, and logged.
+        """
         started = time.perf_counter()
         yield
         seconds = time.perf_counter() - started

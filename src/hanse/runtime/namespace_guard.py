@@ -69,7 +69,7 @@ class NamespaceGuard:
         return place if self._is_guarded(*place) else None
 
     def on_watch_event(self, cluster: ClusterId, scope: Scope, event: WatchEvent[Any]) -> None:
-        """Doubt everything that rests on a namespace whose objects are listed."""
+        """Doubt a guarded namespace for all keys after its objects were listed; else nothing."""
         if isinstance(event, Listed) and self._is_guarded(cluster, scope.namespace):
             self.doubt((cluster, scope.namespace), EVERYTHING)
 
@@ -81,7 +81,10 @@ class NamespaceGuard:
                     self.doubt((cluster, namespace), EVERYTHING)
 
     def doubt(self, place: Place, item: Item | None) -> None:
-        """Doubt that a namespace stands where a key of it is planned, until it is read."""
+        """Have a namespace read before actions that rest on it are sent: those of a key, or of all.
+
+        Doubts that are older than DOUBT are dropped.
+        """
         doubts = self._doubts.setdefault(place, {})
         doubts.pop(item, None)
         doubts[item] = self._time()
@@ -108,14 +111,17 @@ class NamespaceGuard:
         return actions
 
     def _is_guarded(self, cluster: ClusterId, namespace: str) -> bool:
-        """Whether clusters share a namespace there."""
+        """Whether the cluster is connected as a broker, and features watch this namespace there."""
         if namespace not in self._namespaces:
             return False
         connection = self._informers.connections.get(cluster)
         return connection is not None and Role.BROKER in connection.roles
 
     def _is_doubted(self, place: Place, item: Item) -> bool:
-        """Whether a namespace must be read for a key; not if it is known to be lost, or unread."""
+        """Whether a namespace must be read before actions of a key that rest on it are sent.
+
+        False without a doubt of the key or of all, and if it is known to be absent or terminating.
+        """
         if not any(
             one in doubts and not self._is_over(doubts[one])
             for doubts in (self._doubts.get(place, {}), self._asked.get(place, {}))
@@ -126,6 +132,7 @@ class NamespaceGuard:
         return known is not None and not known.terminating
 
     def _is_over(self, since: float) -> bool:
+        """Whether a doubt that began at this time has lasted longer than DOUBT."""
         return self._time() - since > DOUBT.total_seconds()
 
     def _hold(self, place: Place, dequeued: Dequeued, start: StartTask) -> None:
@@ -176,7 +183,10 @@ class NamespaceGuard:
 
 
 def _rests_on(action: Action, broker: ClusterId) -> bool:
-    """Whether an object was or is derived from a broker, and is not deleted by leaving."""
+    """Whether an action writes an object that has this broker as a source.
+
+    False for a deletion by leaving.
+    """
     if isinstance(action, Delete) and action.cause == LEFT:
         return False
     obj = action.object if isinstance(action, Create) else action.base

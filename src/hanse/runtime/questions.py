@@ -1,14 +1,13 @@
 """Answers the questions of plans by live reads and provider calls; answers become facts."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from datetime import timedelta
 from typing import Any, TypeAlias
 
 import msgspec
 
 from hanse.kube.clock import Clock
 from hanse.kube.errors import KubeError, NotFound
-from hanse.model.facts import Answer
+from hanse.model.facts import Answer, is_recent
 from hanse.model.objects import Object, Wire
 from hanse.model.plan import Call, Question, Read
 from hanse.runtime.informers import ClusterInformers
@@ -52,7 +51,7 @@ class Questions:
         """
         for question in questions:
             known = self._informers.facts.get(Answer, question.ask.id)
-            if known is not None and self._is_recent(known, question.max_age):
+            if known is not None and is_recent(known.at, self._clock.now(), question.max_age):
                 continue
             askers = self._in_flight.get(question.ask.id)
             if askers is not None:
@@ -61,12 +60,12 @@ class Questions:
             self._in_flight[question.ask.id] = {item}
             start(self.answer(question.ask), f"ask {question.ask.id}")
 
-    def _is_recent(self, known: Answer, max_age: timedelta) -> bool:
-        """Whether an answer is younger than `max_age`; False for one whose time is yet to come."""
-        return timedelta(0) <= self._clock.now() - known.at < max_age
-
     async def answer(self, query: Read | Call) -> None:
-        """Answer now, store the answer or its error as a fact, and enqueue the keys that asked."""
+        """Answer now, store the answer or its error as a fact, and enqueue the keys that asked.
+
+        Errors other than KubeError and OSError are raised. Drops the oldest answer beyond
+        MAX_ANSWERS.
+        """
         value: Wire | None = None
         error = ""
         try:

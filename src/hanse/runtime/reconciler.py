@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hanse.kube.clock import Clock
+from hanse.kube.clock import Clock, loop_time
 from hanse.kube.errors import Unreachable
 from hanse.kube.watch_events import WatchEvent
 from hanse.model.clusterset import identity_error, may_tell_identity
@@ -106,10 +106,10 @@ class Reconciler:
         self.refused = ""
         """Why this agent may write nothing at all, for good; empty if it may."""
         self.on_refused: Callable[[str], None] = lambda _: None
-        self.queue = WorkQueue(_loop_time)
+        self.queue = WorkQueue(loop_time)
         self._system_namespace = system_namespace
         self._managed = {feature.name: managed_watches(feature) for feature in features}
-        self._backoff = BackoffTracker(_loop_time, random, lambda: self.queue.load)
+        self._backoff = BackoffTracker(loop_time, random, lambda: self.queue.load)
         self.enqueuer = Enqueuer(
             self.features,
             self.informers,
@@ -117,10 +117,10 @@ class Reconciler:
             self.queue,
             self._backoff,
             self.metrics,
-            NamespaceGuard(watches, self.informers, self.queue, _loop_time),
+            NamespaceGuard(watches, self.informers, self.queue, loop_time),
         )
         self.mass_deletion = MassDeletionGuard(
-            DeletionCounter(_loop_time),
+            DeletionCounter(loop_time),
             self.informers,
             self.owned,
             self.metrics,
@@ -189,7 +189,7 @@ class Reconciler:
         self.enqueuer.enqueue_everything()
 
     def deactivate(self) -> None:
-        """Stop planning; writes that are under way end on their own."""
+        """Stop planning and drop all queued keys; writes that are under way end on their own."""
         self.active = False
         self.queue.clear()
 
@@ -222,7 +222,7 @@ class Reconciler:
             self.enqueuer.on_change(change, Priority.BACKLOG if listed else Priority.FRESH)
 
     def on_unwatched(self, where: ClusterId, obj: Object) -> None:
-        """Drop an object from the ownership index that no informer covers any longer."""
+        """Drop an object of a stopped informer from the ownership index, unless another has it."""
         self._index_owned(ObjectChange(where, obj, None))
 
     def _index_owned(self, change: Change) -> None:
@@ -249,7 +249,10 @@ class Reconciler:
                 self.on_refused(self.refused)
 
     def _observe_pause(self, change: Change) -> None:
-        """Set `paused`, release allowed deletions and set the reachability metric by a change."""
+        """Set `paused` by a change; if that differs, log it and enqueue the keys that were paused.
+
+        Also releases holds of deletions that a person allows, and sets the metric of reachability.
+        """
         if isinstance(change, ObjectChange):
             if type(change.object) not in _PAUSE_KINDS:
                 return
@@ -275,7 +278,7 @@ class Reconciler:
 
     async def _dispatch(self) -> None:
         """Plan keys one by one, for ever; apply writes in tasks, as many as `_concurrency` lets."""
-        limit, yielded_at = self._concurrency, _loop_time()
+        limit, yielded_at = self._concurrency, loop_time()
         async with asyncio.TaskGroup() as group:
             while True:
                 await limit.acquire()
@@ -292,9 +295,9 @@ class Reconciler:
                     continue
                 self.queue.done(dequeued.item)
                 limit.free.release()
-                if _loop_time() - yielded_at > YIELD_INTERVAL.total_seconds():
+                if loop_time() - yielded_at > YIELD_INTERVAL.total_seconds():
                     await asyncio.sleep(0)
-                    yielded_at = _loop_time()
+                    yielded_at = loop_time()
 
     def _plan_or_finish(self, dequeued: Dequeued) -> PlannedWork | None:
         """Plan a key; returns work that has actions, else None: it is finished or retried."""
@@ -316,7 +319,7 @@ class Reconciler:
             return None
         snapshot = self.snapshot()
         local = snapshot.fact(ClusterState, snapshot.local)
-        if local is None or not local.listed:
+        if local is None or local.is_partial:
             self.enqueuer.wait_for(item, (snapshot.local,))
             return None
         if unread := brokers_to_read(snapshot):
@@ -335,7 +338,11 @@ class Reconciler:
         return PlannedWork(item, plan, found, self._allowed(dequeued, found))
 
     def _allowed(self, dequeued: Dequeued, found: Diff) -> list[Action]:
-        """The declared actions to apply now: not paused, backed off, held, or under way already."""
+        """The actions to apply now: not paused, backed off, held, or under way already.
+
+        While writes are paused only those of status; none if this agent is refused. Raises
+        `UndeclaredWrite` for an action that the feature's watches do not declare.
+        """
         actions = [a for a in found.actions if not self._is_deletion_pending(a)]
         if actions:
             roles = {name: c.roles for name, c in self.informers.connections.items()}
@@ -376,7 +383,11 @@ class Reconciler:
             self.queue.done(work.item)
 
     def _finish(self, work: PlannedWork, reports: list[WriteReport]) -> None:
-        """Record how the writes of a plan ended, and schedule the next plan of its key."""
+        """Record how the writes of a plan ended, and forget earlier errors of its key.
+
+        The key is enqueued again after a backoff, and after the plan's `requeue_after`, if there is
+        one.
+        """
         item, tried = work.item, {target_ref(action) for action in work.actions}
         self._outcomes.record(item, work.diff, reports, tried)
         for delay in (self._backoff.record(item, reports), work.plan.requeue_after):
@@ -402,7 +413,3 @@ async def _let_requests_start() -> None:
     """Let a new task get as far as its requests: a turn for it, and one for the tasks it starts."""
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-
-
-def _loop_time() -> float:
-    return asyncio.get_running_loop().time()

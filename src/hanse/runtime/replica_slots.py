@@ -41,7 +41,11 @@ class ReplicaSlots:
         self._timings = timings
 
     async def run(self, on_slot: Callable[[int | None], None]) -> None:
-        """Hold a slot until cancelled; `on_slot` gets its number, or None when it is lost."""
+        """Hold the first free slot, again after it is lost, until cancelled.
+
+        `on_slot` gets its number, or None when it is lost. While all are held, retries at
+        intervals.
+        """
         while True:
             for number, _ in enumerate(self._leases):
                 if await self._hold(number, on_slot):
