@@ -125,7 +125,7 @@ GOOD: dict[type[Object], str] = {
           fqdn: foo.avi.internal
           sitePersistence: {enabled: true, profileRef: gap-1}
           thirdPartyMembers: [{site: non-avi-site, vip: 10.10.10.10, publicIP: 1.2.3.4}]
-          publicIP: [{cluster: k8s, ip: '2001:db8::1'}]
+          publicIP: [{cluster: k8s, ip: '2001:db8::1'}, {cluster: k8s, ip: 192.0.2.1}]
           healthMonitorRefs: [hm1, hm2]
           trafficSplit: [{cluster: k8s, weight: 15}, {cluster: oshift, priority: 20}]
           ttl: 30

@@ -2,13 +2,17 @@
 
 import pytest
 
+from hanse.features.federation.view import OBJECTS as FEDERATIONS
 from hanse.features.services.feature import Services
 from hanse.features.services.view import OBJECTS
 from hanse.model.facts import Role
 from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.kinds.federation import ClusterClaim
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import Meta
 from hanse.model.ownership import PAUSED
+from hanse.model.snapshot import ObjectChange
+from hanse.model.view import ALL_KEYS
 from tests.support.builders import cluster, snapshot
 
 
@@ -30,3 +34,17 @@ def test_a_paused_object_is_named_with_the_command_that_resumes_it(
         resource = "serviceexports.multicluster.x-k8s.io"
         command = f"kubectl --context lubeck -n shop annotate {resource} web hanse.dev/paused-"
         assert one.remedy.commands == (command,)
+
+
+def test_all_objects_are_judged_again_when_what_their_checks_read_changes() -> None:
+    """A claim has a value and no spec."""
+    claim = ClusterClaim(metadata=Meta(name="supervisor", resource_version="1"), value="false")
+    changed = ClusterClaim(metadata=Meta(name="supervisor", resource_version="2"), value="true")
+    same = ClusterClaim(metadata=Meta(name="supervisor", resource_version="3"), value="true")
+
+    concerned = [
+        tuple(FEDERATIONS.keys_for(ObjectChange("lubeck", before, after)))
+        for before, after in ((claim, changed), (changed, same))
+    ]
+
+    assert concerned == [(ALL_KEYS,), ()]

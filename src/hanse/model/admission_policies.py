@@ -90,7 +90,10 @@ def _account_expression(rule: WriteRule, scope: PolicyScope) -> str:
 
 
 def _validation(requirement: Requirement, scope: PolicyScope) -> Wire:
-    """A requirement as a validation, its placeholders replaced by the values of the scope."""
+    """A requirement as a validation, placeholders of its expression replaced by the scope's values.
+
+    Its message is that in CEL, if it has one, else its words.
+    """
     expression = requirement.expression
     for placeholder, value in scope.values.items():
         expression = expression.replace(placeholder, value)

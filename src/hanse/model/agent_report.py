@@ -42,7 +42,10 @@ class LostConnection(Struct, frozen=True):
 
     @property
     def denied(self) -> tuple[str, ...]:
-        """What the broker, which answers, does not let the agent use; empty if that is not it."""
+        """The resources that the broker does not let the agent use; empty if the reason is another.
+
+        Leases, if the reason is FORBIDDEN and no resource is named.
+        """
         return self.resources or (Lease.kind.plural,) if self.reason == FORBIDDEN else ()
 
 
@@ -72,7 +75,11 @@ def report_annotations(
 def _lost_connection(
     state: ClusterState | None, heartbeat: HeartbeatState | None
 ) -> LostConnection | None:
-    """Why the broker does not work for this agent; None if it does."""
+    """Why the broker does not work for this agent; None if it does.
+
+    Rejected credentials come first, then kinds that it may not read, then a Lease that is not
+    renewed; None also if only that is not known, as no renewal was tried yet.
+    """
     if heartbeat is not None and heartbeat.rejected:
         return LostConnection(REJECTED, heartbeat.since)
     resources = refused_resources(state, heartbeat)
@@ -84,7 +91,10 @@ def _lost_connection(
 
 
 def reported_connection(lease: Lease | None) -> LostConnection | None:
-    """What the holder of a Lease reports; None if nothing, or what cannot be parsed."""
+    """Why the holder of a Lease is cut off from the broker, by its annotation.
+
+    None without that annotation, or if its reason is unknown; `since` is None if it is no time.
+    """
     text = lease.metadata.annotations.get(BROKER_CONNECTION, "") if lease is not None else ""
     reason, since, names = (*text.split(" "), "", "", "")[:3]
     if reason not in CUT_OFF:

@@ -7,7 +7,10 @@ from hanse.model.objects import Wire
 
 
 def policy_peers(spec: Wire) -> Iterator[tuple[str, Wire]]:
-    """Every peer in `from` of ingress and in `to` of egress rules, with its path in the spec."""
+    """Every peer in `from` of ingress and in `to` of egress rules, with its path in the spec.
+
+    What is no list of objects is skipped.
+    """
     for direction, field in (("ingress", "from"), ("egress", "to")):
         for index, rule in _each(spec.get(direction)):
             for number, peer in _each(rule.get(field)):
@@ -22,7 +25,10 @@ def service_peers(spec: Wire) -> Iterator[tuple[str, Wire]]:
 
 
 def policy_subjects(spec: Wire) -> Iterator[tuple[str, Wire]]:
-    """Every entry of appliedTo, of the policy and of its rules, with its path in the spec."""
+    """Every entry of appliedTo, of the policy and of its rules, with its path in the spec.
+
+    What is no list of objects is skipped.
+    """
     for number, subject in _each(spec.get("appliedTo")):
         yield f"appliedTo[{number}]", subject
     for direction in ("ingress", "egress"):

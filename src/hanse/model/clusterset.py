@@ -8,11 +8,9 @@ from hanse.model.facts import HolderState, LeaseLiveness, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet, ClusterSetSpec
+from hanse.model.naming import IDENTITY_NAMESPACE
 from hanse.model.objects import ClusterId, K, Object
 from hanse.model.snapshot import Change, ObjectChange, Snapshot
-
-IDENTITY_NAMESPACE = "kube-system"
-"""The namespace whose uid identifies a cluster: every cluster has it, and nobody deletes it."""
 
 CLUSTER_UID = "hanse.dev/cluster-uid"
 """Annotation of a member's Lease: the kube-system uid of the cluster that joined with this id."""
@@ -110,6 +108,24 @@ def common_state(
         return state
     has_published = record.status.phase != "Joining" and state is not MemberState.SILENT
     return state if has_published else MemberState.UNKNOWN
+
+
+def begins_anew(cluster: ClusterId, snapshot: Snapshot, broker: ClusterId, namespace: str) -> bool:
+    """Whether a cluster has joined again, or another under its id, and nobody was alive since.
+
+    A later epoch begins after all that was published is deleted, and its agent holds the Lease once
+    it has published everything: until then nothing of the cluster is to return. Not of one that
+    moves to another broker, nor of one that we saw alive: there the broker was restored.
+    """
+    record = snapshot.get(broker, ClusterMember, cluster, namespace)
+    if record is None or record.status.moving or not snapshot.listed(broker, Lease):
+        return False
+    lease = snapshot.get(broker, Lease, cluster, namespace)
+    is_held = lease is not None and bool(lease.spec.holder_identity)
+    liveness = snapshot.fact(LeaseLiveness, (broker, namespace, cluster))
+    was_ready = liveness is not None and liveness.state is HolderState.READY
+    joins_again = record.status.phase == "Joining" and record.status.epoch > 1
+    return joins_again and not is_held and not was_ready
 
 
 def joined_clusters(snapshot: Snapshot, broker: ClusterId, namespace: str) -> frozenset[ClusterId]:

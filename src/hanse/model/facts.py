@@ -46,6 +46,10 @@ class Fact(Struct, frozen=True):
         raise NotImplementedError
 
 
+SLOW_ANSWER = timedelta(seconds=2)
+"""From when on an API server is slow, by a small request over an open connection."""
+
+
 class ClusterState(Fact, frozen=True):
     """The connection state of a cluster, and since when."""
 
@@ -67,12 +71,19 @@ class ClusterState(Fact, frozen=True):
     forbidden: tuple[str, ...] = ()
     """The resources that the agent's account may not read in it, if that is all that is wrong."""
     untrusted: bool = False
-    """Whether its certificate is of another authority than the one that the agent trusts."""
+    """Whether its certificate has expired, or is of another authority than the trusted one."""
+    slow: bool = False
+    """Whether it takes requests, and answers later than `SLOW_ANSWER`, or not in time at all."""
 
     @property
     def key(self) -> ClusterId:
         """The id of the cluster."""
         return self.cluster
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether it was never listed in full, or is listed again since we began to lead."""
+        return not self.listed or self.phase is Phase.CONNECTING
 
 
 class ClusterDeparted(Fact, frozen=True):
@@ -284,7 +295,7 @@ class CredentialsRefused(Fact, frozen=True):
 
 
 class ListDenied(Fact, frozen=True):
-    """A list that a cluster refused: its objects are unknown, and not absent."""
+    """A kind that could not be listed in a cluster: its objects are unknown, and not absent."""
 
     cluster: ClusterId
     kind: Kind
@@ -412,6 +423,11 @@ class Facts:
 
     def all(self, type_: type[F]) -> Iterator[F]:
         yield from self._by_type.get(type_, {}).values()
+
+
+def is_recent(at: datetime, now: datetime, limit: timedelta) -> bool:
+    """Whether a moment is less than `limit` ago; not if it is yet to come: a clock went back."""
+    return timedelta(0) <= now - at < limit
 
 
 def age(since: datetime, now: datetime) -> timedelta:

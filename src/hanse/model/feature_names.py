@@ -33,7 +33,7 @@ class UnknownFeature(ValueError):
 
 
 def parse_features(text: str) -> tuple[str, ...]:
-    """The features of a comma-separated list, with those they need; `all` stands for all.
+    """The features of a comma-separated list, with those they need; `all` alone stands for all.
 
     Raises `UnknownFeature`, also for an empty list.
     """
@@ -50,7 +50,10 @@ def parse_features(text: str) -> tuple[str, ...]:
 
 
 def with_required(names: Iterable[str]) -> tuple[str, ...]:
-    """The named features and those that they need, in the order of `FEATURES`."""
+    """The named features and those that they need, in the order of `FEATURES`.
+
+    Names of no feature are ignored.
+    """
     chosen = set(names)
     for name in tuple(chosen):
         chosen.update(_REQUIRED.get(name, ()))

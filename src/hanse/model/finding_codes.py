@@ -28,6 +28,16 @@ CODES: dict[str, CodeExplanation] = {
         "others leave it out of answers once its Lease on the broker has expired.",
         "The cluster answers again; agents connect by themselves.",
     ),
+    "ClusterSlow": _code(
+        "The API server of a cluster answers, and takes longer than two seconds for a small "
+        "request: its machine, its etcd or the network to it is overloaded.",
+        "It answers in time.",
+    ),
+    "CertificateUntrusted": _code(
+        "The certificate of a cluster's API server has expired, or is not of the certificate "
+        "authority that the kubeconfig, or its agent, has for it; nothing is known of the cluster.",
+        "The certificate is trusted.",
+    ),
     "BrokerLost": _code(
         "The broker does not answer. What clusters share stays as it is; nothing new is shared.",
         "The broker answers again.",
@@ -139,7 +149,8 @@ CODES: dict[str, CodeExplanation] = {
         "All are of one release.",
     ),
     "ClockSkew": _code(
-        "The clock of a cluster differs from this machine's by more than two seconds.",
+        "The clock of a cluster differs from this machine's by more than two seconds, or that of "
+        "its agent by more than a minute from its API server's.",
         "Both clocks are synchronised.",
     ),
     "CrdMissing": _code(
@@ -292,6 +303,10 @@ CODES: dict[str, CodeExplanation] = {
     "PolicyBlocked": _code(
         "A cluster refuses a federated policy; the message is that of its API server.",
         "It accepts it; writing is tried again.",
+    ),
+    "PolicyDeletionHeld": _code(
+        "Many federated policies are gone from a cluster at once; the other clusters keep them.",
+        "They are back, or a person allows that they are deleted everywhere.",
     ),
     "PolicyQuarantined": _code(
         "A cluster joined again with another version of a policy; neither is overwritten.",

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import chain
 from shlex import quote
 from typing import Any, TypeVar, cast
 
@@ -11,7 +12,7 @@ from msgspec import Struct
 from hanse.model.facts import ClusterState, HolderState, LeaseLiveness, ListDenied, Phase, Role
 from hanse.model.kinds.hanse import ClusterMember
 from hanse.model.objects import ClusterId, K, Object
-from hanse.model.snapshot import Index, Snapshot
+from hanse.model.snapshot import Index, Snapshot, distinct_objects
 
 T = TypeVar("T")
 
@@ -79,8 +80,8 @@ class MultiClusterSnapshot:
     def clusters(self) -> tuple[ClusterId, ...]:
         """Every cluster that an agent connects to or sees a Lease of; those with an agent first.
 
-        A second connection for another purpose (`gslb/lubeck`) does not count as a cluster, nor
-        does an external system.
+        A connection for another purpose (`gslb/lubeck`) counts only if `lubeck` is not known
+        otherwise, an external system never.
         """
         snapshots = self.by_agent.values()
         states = (state for one in snapshots for state in one.facts(ClusterState))
@@ -194,7 +195,7 @@ class MultiClusterSnapshot:
                         yield beat
 
     def connections_to(self, where: ClusterId) -> dict[ClusterId, ClusterState]:
-        """The state of a cluster's connections by agent: its own agent's alone, if it has one."""
+        """The states of connections to a cluster by agent: only its own agent's, if it has one."""
         own = self.by_agent.get(where)
         snapshots = self.by_agent if own is None else {where: own}
         found = {name: one.fact(ClusterState, where) for name, one in snapshots.items()}
@@ -215,7 +216,10 @@ class MultiClusterSnapshot:
                     yield broker, record
 
     def get(self, where: ClusterId, kind: type[K], name: str, namespace: str = "") -> K | None:
-        """The object by the first agent of `_agents_of` that has it; None if none has."""
+        """The object as its cluster's own agent has it, or else another that reaches the cluster.
+
+        None if none has it.
+        """
         for agent in self._agents_of(where):
             found = self.by_agent[agent].get(where, kind, name, namespace)
             if found is not None:
@@ -272,9 +276,9 @@ class MultiClusterSnapshot:
         return (self.by_agent[name] for name in self._agents_of(where))
 
     def _agents_of(self, where: ClusterId) -> tuple[ClusterId, ...]:
-        """The agents that connect to a cluster, its own first.
+        """The agents that connect to a cluster, its own first, whether that reaches it or not.
 
-        What those that do not reach it remember does not count while others reach it.
+        What others that do not reach it remember does not count while some reach it.
         """
         found = self._reporters.get(where)
         if found is None:
@@ -312,15 +316,4 @@ def _unique(found: Sequence[Iterator[K]]) -> Iterator[K]:
 
     A single iterator is returned as it is.
     """
-    return found[0] if len(found) == 1 else _first_of_each(found)
-
-
-def _first_of_each(found: Sequence[Iterator[K]]) -> Iterator[K]:
-    """Each object once, by namespace and name, from the first iterator that has it."""
-    known: set[tuple[str, str]] = set()
-    for several in found:
-        for obj in several:
-            name = (obj.metadata.namespace, obj.metadata.name)
-            if name not in known:
-                known.add(name)
-                yield obj
+    return found[0] if len(found) == 1 else distinct_objects(chain.from_iterable(found))

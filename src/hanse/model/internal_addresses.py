@@ -43,7 +43,10 @@ def parse_clusters(text: str) -> tuple[ClusterId, ...] | None:
 
 
 def preferred_addresses(addresses: Sequence[tuple[str, str]]) -> Iterator[PreferredAddress]:
-    """Of (address, type) pairs the first of each family, ExternalIP before InternalIP."""
+    """For each IP family of (address, type) pairs the first ExternalIP, or else InternalIP.
+
+    Each with the first InternalIP, which may be empty; none for a family without either.
+    """
     for family in ("IPv4", "IPv6"):
         external, internal = (
             next((a for a, t in addresses if t == type_ and address_family(a) == family), "")

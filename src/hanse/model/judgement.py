@@ -69,7 +69,7 @@ class Judgement:
         return bool(self._unlisted) or any(self._dirty.values())
 
     def on_change(self, change: Change) -> None:
-        """Mark the keys that a change concerns, of some changes all that are known.
+        """Mark the keys that a change concerns, and all known ones if `concerns_all_keys` says so.
 
         A view that answers `ALL_KEYS` lists its keys anew in the next refresh.
         """

@@ -150,6 +150,7 @@ def overlapping(known: Mapping[ClusterId, MemberRanges], *, services: bool) -> I
     """
 
     def published(ranges: MemberRanges) -> tuple[str, ...]:
+        """The ranges whose addresses a cluster publishes."""
         return (*ranges.pods, *(ranges.services if services else ()))
 
     for (one, ranges), (other, others) in combinations(sorted(known.items()), 2):
@@ -165,7 +166,7 @@ def changes_ranges(change: ObjectChange) -> bool:
 
 
 def _ranges_of(obj: object) -> tuple[str, ...]:
-    """The ranges of a node or a ServiceCIDR; none of anything else."""
+    """The ranges of a node (an empty text if it has none) or ServiceCIDR; none of anything else."""
     match obj:
         case Node():
             return obj.spec.pod_cidrs or (obj.spec.pod_cidr,)

@@ -55,7 +55,7 @@ class ObjectsView:
         ]
 
     def keys_for(self, change: Change) -> Iterable[str]:
-        """The key of a changed object of one of the kinds.
+        """The key of a changed object of one of the kinds; none for facts.
 
         All keys if something that checks read besides appears, disappears or is changed by more
         than its status.

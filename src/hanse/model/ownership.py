@@ -56,6 +56,12 @@ def owner_claim(obj: Object) -> OwnerClaim | None:
     return parse_owner_claim(obj.metadata.annotations.get(OWNER_KEY, ""))
 
 
+def is_owned_by(obj: Object, feature: str, key: str, serves: ClusterId) -> bool:
+    """Whether an object's owner claim is this one, and was written on this object."""
+    kind, meta = str(type(obj).kind), obj.metadata
+    return owner_claim(obj) == OwnerClaim(feature, key, serves, kind, meta.namespace, meta.name)
+
+
 def is_paused(obj: Object) -> bool:
     """Whether annotation hanse.dev/paused is set and not `false`: we never write the object."""
     return obj.metadata.annotations.get(PAUSED, "false") != "false"

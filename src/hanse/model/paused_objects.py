@@ -22,13 +22,16 @@ MOST_REPORTED = 20
 
 
 def pause_annotations(paused: Iterable[PausedObject]) -> dict[str, str]:
-    """The annotation of an agent's Lease; without paused objects it is empty, which removes it."""
+    """The annotation of an agent's Lease with the first paused objects, as JSON.
+
+    Without any its value is empty, which removes it.
+    """
     found = sorted(paused, key=lambda one: one.target)[:MOST_REPORTED]
     return {PAUSED_OBJECTS: msgspec.json.encode(found).decode() if found else ""}
 
 
 def reported_pauses(lease: Lease | None) -> tuple[PausedObject, ...]:
-    """What the holder of a Lease reports; nothing of what cannot be parsed."""
+    """The paused objects in a Lease's annotation; none if it is missing or cannot be parsed."""
     text = lease.metadata.annotations.get(PAUSED_OBJECTS, "") if lease is not None else ""
     try:
         return decode_json(text, tuple[PausedObject, ...]) if text else ()

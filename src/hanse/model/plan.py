@@ -181,7 +181,9 @@ class Feature(Protocol):
     def name(self) -> str: ...
 
     @property
-    def watches(self) -> tuple[Watch, ...]: ...
+    def watches(self) -> tuple[Watch, ...]:
+        """All kinds that it reads or writes, by role: what it can own and its rights follow."""
+        ...
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         """The keys to requeue after a change; planned sorted, unless they are `InOrder`."""

@@ -242,7 +242,10 @@ def _probe_hosts(pod: _Pod) -> Iterator[Violation]:
 
 
 def _apparmor(pod: _Pod) -> Iterator[Violation]:
-    """AppArmor profiles, in security contexts and in annotations, that are not allowed."""
+    """A violation for each AppArmor profile but the runtime's default and localhost ones.
+
+    They are read from security contexts and from the older annotations.
+    """
     for context in pod.security_contexts:
         field = context["appArmorProfile"]["type"]
         if field.value is not None and not _is_one_of(field, _PROFILES):
@@ -284,7 +287,7 @@ def _seccomp(pod: _Pod) -> Iterator[Violation]:
 
 
 def _sysctls(pod: _Pod) -> Iterator[Violation]:
-    """Sysctls of the pod that are not safe."""
+    """Sysctls of the pod that are not in SAFE_SYSCTLS."""
     for sysctl in pod.spec["securityContext"]["sysctls"].items:
         name = sysctl["name"]
         if not _is_one_of(name, SAFE_SYSCTLS):
@@ -310,7 +313,7 @@ def _privilege_escalation(pod: _Pod) -> Iterator[Violation]:
 
 
 def _run_as_non_root(pod: _Pod) -> Iterator[Violation]:
-    """Containers without runAsNonRoot true, their own or the pod's; and false of the pod."""
+    """Containers whose runAsNonRoot, or else the pod's, is not true; and a pod's that is false."""
     of_pod = pod.spec["securityContext"]["runAsNonRoot"]
     if of_pod.value not in (None, True):
         yield Violation(of_pod.path, "must be true")

@@ -91,7 +91,8 @@ def api_server_addresses(
 ) -> frozenset[str]:
     """The addresses of Service and slices `default/kubernetes` in clusters, and `others`.
 
-    Loopback addresses are left out: in a federation on one machine everything is there.
+    Loopback addresses are left out: in a federation on one machine everything is there. An empty
+    text may be among them.
     """
     addresses = set(others)
     for where in clusters:

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hanse.model.facts import Answer
+from hanse.model.facts import Answer, is_recent
 from hanse.model.objects import Wire
 from hanse.model.plan import Call, Question, Read
 from hanse.model.snapshot import Snapshot
@@ -51,11 +51,13 @@ def host_lookup(host: str, snapshot: Snapshot) -> HostLookup:
 def fresh_values(reads: Sequence[Read], snapshot: Snapshot) -> tuple[Wire | None, ...] | None:
     """The objects of live reads, None for an absent one, by the answers in the snapshot.
 
-    None for all while an answer is missing, is an error, or is older than MAX_READ_AGE.
+    None for all while an answer is missing, is an error, or is not younger than MAX_READ_AGE.
     """
     found = [snapshot.fact(Answer, read.id) for read in reads]
     known = [
-        a for a in found if a is not None and not a.error and snapshot.now - a.at < MAX_READ_AGE
+        a
+        for a in found
+        if a is not None and not a.error and is_recent(a.at, snapshot.now, MAX_READ_AGE)
     ]
     return tuple(answer.value for answer in known) if len(known) == len(reads) else None
 

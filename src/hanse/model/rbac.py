@@ -9,11 +9,9 @@ from hanse.model.facts import Role
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Event, Namespace
+from hanse.model.naming import IDENTITY_NAMESPACE
 from hanse.model.objects import Kind, Wire
 from hanse.model.snapshot import Watch, Writes
-
-IDENTITY_NAMESPACE = "kube-system"
-"""The namespace whose uid identifies a cluster."""
 
 _READ = ("get", "list", "watch")
 
@@ -104,7 +102,7 @@ def agent_rights(watches: Sequence[Watch], leases: Sequence[tuple[str, str]]) ->
 
 
 def without_covered(rights: Iterable[Right], given: Iterable[Right]) -> tuple[Right, ...]:
-    """Those of the rights of which no given one allows all that they allow."""
+    """The rights without those of which a given one allows all that they allow."""
     others = tuple(right.rule for right in given)
     return tuple(right for right in rights if not any(_covers(o, right.rule) for o in others))
 

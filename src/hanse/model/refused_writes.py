@@ -84,9 +84,10 @@ class RefusedWrites(Fact, frozen=True):
 
 
 def refuser_in(message: str, where: ClusterId, namespace: str = "") -> Ref | None:
-    """Who refuses a write in a cluster and namespace by the message about it; None if nobody.
+    """Who refuses a write in a cluster, by the API server's message about it.
 
-    A second connection for another purpose (`gslb/lubeck`) is one to the same cluster.
+    None if the message names nobody. `namespace` is that of a quota, which the message does not
+    name. The refuser of a second connection (`gslb/lubeck`) is in the same cluster.
     """
     for pattern, kind in _REFUSERS:
         if (found := pattern.search(message)) is not None:
@@ -98,7 +99,7 @@ def refuser_in(message: str, where: ClusterId, namespace: str = "") -> Ref | Non
 def admission_refusal(error: object) -> str:
     """The message of an error, if a webhook, a policy or a quota refuses a write by it; else empty.
 
-    Rights that an account lacks are told as such.
+    Missing rights of an account are no such refusal.
     """
     refuser = refuser_in(str(error), "")
     return str(error) if refuser is not None and refuser.kind != ACCOUNT else ""
@@ -120,7 +121,10 @@ def write_causes(where: ClusterId, message: str, snapshot: MultiClusterSnapshot)
 
 
 def refused_writes(snapshot: Snapshot) -> Iterator[RefusedWrites]:
-    """What an agent cannot write anywhere, by who refuses it: as it knows, or as its Lease says."""
+    """The writes of an agent, in all clusters, that are refused, grouped by who refuses them.
+
+    First those that its Lease reports, if the reader is not the agent, then those of its own facts.
+    """
     yield from snapshot.facts(RefusedWrites)
     yield from _by_refuser(failed_writes(snapshot.facts, snapshot.local))
 
@@ -134,7 +138,8 @@ class FactSource(Protocol):
 def failed_writes(facts: FactSource, local: ClusterId) -> Iterator[WriteOutcome]:
     """All writes of the agent of a cluster that fail: those of plans, and of Leases.
 
-    The Leases of members that cannot be led, its own, and that by which it is alive on a broker.
+    The Leases of members that cannot be led; its own, and that by which it is alive on a broker,
+    only if admission refuses them.
     """
     yield from facts(WriteOutcome)
     for failure in facts(ElectionFailure):
@@ -150,7 +155,7 @@ def failed_writes(facts: FactSource, local: ClusterId) -> Iterator[WriteOutcome]
 def _failed_lease(
     where: ClusterId, namespace: str, name: str, message: str, since: datetime
 ) -> WriteOutcome:
-    """The failed renewal of a Lease."""
+    """The failed renewal of a Lease as an outcome `Failed` with this message."""
     place = ClusterObjectRef(where, ObjectRef(Lease.kind, name, namespace))
     return WriteOutcome(place, "Failed", message, since)
 
@@ -183,13 +188,16 @@ def _by_refuser(outcomes: Iterable[WriteOutcome]) -> Iterator[RefusedWrites]:
 
 
 def refusal_annotations(outcomes: Iterable[WriteOutcome]) -> dict[str, str]:
-    """The annotation of an agent's Lease; without refusals it is empty, which removes it."""
+    """The annotation of an agent's Lease with the first refusers and what they refuse, as JSON.
+
+    Without any its value is empty, which removes it.
+    """
     found = [*_by_refuser(outcomes)][:MOST_REPORTED]
     return {REFUSED_WRITES: msgspec.json.encode(found).decode() if found else ""}
 
 
 def reported_refusals(lease: Lease | None) -> tuple[RefusedWrites, ...]:
-    """What the holder of a Lease reports; nothing of what cannot be parsed."""
+    """The refused writes in a Lease's annotation; none if it is missing or cannot be parsed."""
     text = lease.metadata.annotations.get(REFUSED_WRITES, "") if lease is not None else ""
     try:
         return decode_json(text, tuple[RefusedWrites, ...]) if text else ()

@@ -53,7 +53,10 @@ def _requirement(term: re.Match[str]) -> LabelRequirement:
 
 
 def decode_selector(wire: Any) -> LabelSelector:
-    """A selector in an object that is not decoded; None and an empty one select everything."""
+    """The selector in an object that is not decoded; None and an empty one select everything.
+
+    Raises `msgspec.ValidationError` for what is no selector.
+    """
     return msgspec.convert(wire or {}, LabelSelector, strict=False)
 
 

@@ -165,7 +165,7 @@ class Snapshot:
         return bool(self._stores.get((where, kind.kind)))
 
     def serves(self, where: ClusterId, kind: type[Object]) -> bool | None:
-        """Whether a cluster serves a kind; None while discovery has not answered."""
+        """Whether a cluster serves a kind; None while no informer of it has found out."""
         served = self.fact(KindServed, (where, kind.kind))
         return served.served if served is not None else None
 
@@ -202,10 +202,10 @@ class Snapshot:
         stores = self._stores.get((where, kind.kind), ())
         if len(stores) == 1:
             return iter(read(stores[0]))
-        return _distinct(obj for store in stores for obj in read(store))
+        return distinct_objects(obj for store in stores for obj in read(store))
 
 
-def _distinct(objects: Iterable[K]) -> Iterator[K]:
+def distinct_objects(objects: Iterable[K]) -> Iterator[K]:
     """Each object once, by namespace and name: the first."""
     yielded: set[tuple[str, str]] = set()
     for obj in objects:
@@ -232,15 +232,18 @@ class ObjectChange(Struct, frozen=True):
 
     @property
     def is_more_than_status(self) -> bool:
-        """Whether spec, annotations or deletion time changed, or the object appeared or is gone."""
+        """Whether the object appeared or is gone, or changed in any field but status.
+
+        Of its metadata labels, annotations and deletion time count.
+        """
         before, after = self.before, self.after
         if before is None or after is None:
             return True
-        same = getattr(before, "spec", None) == getattr(after, "spec", None)
+        names = (name for name in after.__struct_fields__ if name not in ("metadata", "status"))
         meta, previous = after.metadata, before.metadata
-        return not same or (meta.annotations, meta.deletion_timestamp) != (
-            previous.annotations,
-            previous.deletion_timestamp,
+        return any(getattr(before, name) != getattr(after, name) for name in names) or (
+            (meta.labels, meta.annotations, meta.deletion_timestamp)
+            != (previous.labels, previous.annotations, previous.deletion_timestamp)
         )
 
 

@@ -134,10 +134,10 @@ class TokenRenewal(Struct, frozen=True):
 
 
 def renew_token(token: str, place: tuple[str, str], snapshot: Snapshot) -> TokenRenewal:
-    """Ask for a new token once half of the lifetime is over, and give the one that was issued.
+    """What to do about a token: nothing if it never expires, wait for half of its lifetime.
 
-    Nothing for one that never expires. `place` is the argument by which the provider finds the API
-    server.
+    Then ask for a new one, and return that once it was issued. `place` is the argument by which the
+    provider finds the API server.
     """
     lifetime = token_lifetime(token, snapshot.now)
     if lifetime is None:

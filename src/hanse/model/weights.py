@@ -23,6 +23,11 @@ class Weighting(Struct, frozen=True, gc=False):
     priority: int = 10
 
 
+def effective_weights(weights: Sequence[int]) -> Sequence[int]:
+    """The weights by which selected parts share traffic: equal ones if all are 0."""
+    return weights if any(weights) else (1,) * len(weights)
+
+
 def select_parts(
     ready: Sequence[P],
     weighting: Callable[[P], Weighting],

@@ -103,7 +103,7 @@ class FeatureAccess(Struct, frozen=True):
     rules: tuple[WriteRule, ...]
 
 
-class UndeclaredWrite(Exception):
+class MissingWriteRule(Exception):
     """A feature watches a kind to write it, and no rule says what it may write."""
 
 
@@ -113,10 +113,10 @@ def granted_rules(
     """The RBAC rules of a feature: read what it watches, write by its rules.
 
     `placed` gives the namespaces of HOME and ACCOUNTS. With `name`, the writer's own, only write
-    rules that are granted by name count; without it only the others. Raises `UndeclaredWrite`.
+    rules that are granted by name count; without it only the others. Raises `MissingWriteRule`.
     """
     if missing := undeclared_writes(access, *roles):
-        raise UndeclaredWrite(f"{access.feature}: no write rule for {', '.join(missing)}")
+        raise MissingWriteRule(f"{access.feature}: no write rule for {', '.join(missing)}")
     reads = rbac_rules(access.watches, *roles)
     return merge_rules((*_reading(reads), *_writing(access.rules, placed, name)))
 
@@ -139,7 +139,10 @@ def undeclared_writes(access: FeatureAccess, *roles: Role) -> tuple[str, ...]:
 
 
 def _written_resources(watch: Watch) -> Iterable[str]:
-    """What a watch declares to write, as `<group>/<plural> <verb>`, with `/status` for a status."""
+    """What a watch declares to write, as `<group>/<plural> <verb>`, with `/status` for a status.
+
+    REMOVAL gives nothing.
+    """
     kind = watch.kind.kind
     name = f"{kind.group}/{kind.plural}"
     if Writes.OBJECTS in watch.writes:

@@ -48,6 +48,21 @@ class Lease(Object, frozen=True, kw_only=True):
         return parse_time(self.spec.renew_time)
 
     @property
+    def last_renewal(self) -> datetime | None:
+        """When it was last written, by the API server's clock; `renewed` if that does not show."""
+        return self.written_at or self.renewed
+
+    @property
+    def clock_skew(self) -> timedelta:
+        """How far the clock of its holder is ahead of the API server's; zero if that is not known.
+
+        With a precision of a second, less the time that the renewal took to arrive.
+        """
+        if self.renewed is None or self.written_at is None:
+            return timedelta(0)
+        return self.renewed - self.written_at
+
+    @property
     def acquired(self) -> datetime | None:
         """`spec.acquireTime`, by the holder's clock; None if it is missing or no timestamp."""
         return parse_time(self.spec.acquire_time)
@@ -55,9 +70,11 @@ class Lease(Object, frozen=True, kw_only=True):
     def silence(self, now: datetime, grace: timedelta) -> timedelta | None:
         """How long ago it was renewed, if that is longer than its duration and the grace.
 
-        None for one that is renewed in time, that nobody holds, or that has no valid renewTime.
+        `now` is the API server's time, by whose clock it is judged: that of its holder may be
+        wrong. None for one that is renewed in time, that nobody holds, or without any valid time.
         """
-        if not self.spec.holder_identity or self.renewed is None:
+        if not self.spec.holder_identity or self.last_renewal is None:
             return None
-        silence, duration = now - self.renewed, timedelta(seconds=self.spec.lease_duration_seconds)
+        silence = now - self.last_renewal
+        duration = timedelta(seconds=self.spec.lease_duration_seconds)
         return silence if silence > duration + grace else None

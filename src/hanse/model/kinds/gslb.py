@@ -338,7 +338,11 @@ class GSLBHostRuleSpec(Value, frozen=True, kw_only=True):
     ] = ()
     public_ip: Annotated[
         tuple[PublicAddress, ...],
-        Schema("Public addresses of clusters' members.", keys=("cluster",), max_items=100),
+        Schema(
+            "Public addresses of clusters' members, one of each family.",
+            keys=("cluster", "ip"),
+            max_items=200,
+        ),
     ] = wire_field("publicIP", ())
     health_monitor_refs: MonitorNames = ()
     health_monitor_template: Annotated[Name, Schema("A monitor to make others from.")] = ""

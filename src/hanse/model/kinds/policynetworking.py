@@ -8,7 +8,7 @@ from hanse.model.objects import Kind, Object, Value, Wire
 class ClusterNetworkPolicySpec(Value, frozen=True, kw_only=True):
     """Whose traffic is decided on, in which order, and how."""
 
-    tier: Literal["Admin", "Baseline"] = "Admin"
+    tier: Literal["Admin", "Baseline"]
     priority: int = 0
     subject: Wire = {}
     ingress: tuple[Wire, ...] = ()
@@ -26,4 +26,4 @@ class ClusterNetworkPolicy(Object, frozen=True, kw_only=True):
         namespaced=False,
     )
 
-    spec: ClusterNetworkPolicySpec = ClusterNetworkPolicySpec()
+    spec: ClusterNetworkPolicySpec
