@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from hanse.features.networks.names import NETWORK, TENANT
+from hanse.features.networks.names import CNI_ARGS, NETWORK, READINESS, TENANT, NetworkName
+from hanse.kube.client import Client
 from hanse.kube.errors import KubeError
 from hanse.model.kinds.core import Pod, Service
 from hanse.model.kinds.discovery import EndpointSlice
-from hanse.model.kinds.networks import Network, Tenant
+from hanse.model.kinds.networks import Network, NetworkPort, Tenant
 from hanse.model.objects import Object
+from hanse.model.ownership import OWNER
 from tests.scenarios.network_attacks import PORTS, Attacker
 from tests.scenarios.networks import HERE, NetworksScenario, made, refusal
 from tests.scenarios.test_networks_tenants import POD, two_tenants
@@ -32,6 +34,7 @@ async def attacker(tenancy: NetworksScenario) -> Attacker:
 
 
 ALLOWED = "it was allowed"
+GATES = [{"name": READINESS}]
 
 
 async def answer(attempt: Awaitable[object]) -> str:
@@ -130,13 +133,42 @@ async def test_attacks_are_refused_by_policies_alone(tenancy: NetworksScenario) 
     assert await otherwise_refused(hostile) == []
 
 
-async def test_networks_are_written_by_administrators_of_their_tenant_only(
-    guarded: NetworksScenario,
+@pytest.mark.needs("vap")
+@pytest.mark.parametrize(
+    "filler", [pytest.param("", id="short"), pytest.param("x" * 48, id="long")]
+)
+async def test_names_of_the_api_servers_alias_are_reserved_however_long_the_tenants_name(
+    tenancy: NetworksScenario, filler: str
 ) -> None:
+    acme = await tenancy.create_tenant(f"acme{filler}")
+    home = NetworkName(acme).alias_namespace
+    anna = await tenancy.tenant_client()
+    alias = made(Service, "kubernetes-next", home, spec=PORTS)
+    plain = made(Service, "kubernetes-next", await tenancy.create_namespace(acme, "w"), spec=PORTS)
+
+    async def is_reserved() -> None:
+        assert "kube-dns-* and kubernetes-*" in await refusal(anna.create(alias, dry_run=True))
+
+    await tenancy.scenario.eventually(is_reserved)
+
+    async def is_allowed() -> None:  # addresses can be had some time after the server is up
+        assert await answer(anna.create(plain, dry_run=True)) == ALLOWED
+
+    await tenancy.scenario.eventually(is_allowed)
+
+
+async def administered_tenants(guarded: NetworksScenario) -> tuple[str, str, str, Client]:
+    """A namespace of a tenant, that tenant and another, and the administrator of the first."""
     space, other = await two_tenants(guarded)
     acme, bolt = space.removesuffix("-web"), other.removesuffix("-web")
     await guarded.edit(Tenant, acme, {"spec": {"admins": [{"kind": "User", "name": "anna"}]}})
-    anna = await guarded.tenant_client()
+    return space, acme, bolt, await guarded.tenant_client()
+
+
+async def test_networks_are_written_by_administrators_of_their_tenant_only(
+    guarded: NetworksScenario,
+) -> None:
+    _, acme, bolt, anna = await administered_tenants(guarded)
 
     async def is_admin() -> None:
         await anna.create(made(Network, f"{acme}.lab", spec={"type": "flat", "tenant": acme}))
@@ -149,6 +181,35 @@ async def test_networks_are_written_by_administrators_of_their_tenant_only(
     ):
         assert f"no administrator of tenant {bolt}" in await refusal(attempt)
     await anna.delete(Network, f"{acme}.lab", "")
+
+
+async def test_a_network_is_not_gone_while_its_pods_run_whatever_its_tenant_does(
+    guarded: NetworksScenario,
+) -> None:
+    """Else another tenant could get its VPC, with these pods in it."""
+    space, acme, bolt, anna = await administered_tenants(guarded)
+    vpc = {"type": "vpc", "tenant": acme, "vpcID": f"{bolt}-default-network"}
+    name = f"{acme}.vpc"
+
+    async def is_admin() -> None:
+        await anna.create(made(Network, name, spec=vpc))
+
+    await guarded.scenario.eventually(is_admin)
+    await guarded.scenario.eventually(guarded.has_phase(name, "Ready"))
+    await anna.create(made(Pod, "web", space, labels={NETWORK: "vpc"}, spec=POD))
+    free = {"metadata": {"finalizers": None}}
+
+    assert "metadata.finalizers: keep" in await refusal(anna.patch(Network, name, "", free))
+    await anna.delete(Network, name, "")
+    await guarded.scenario.eventually(guarded.has_phase(name, "Terminating", f"Pod {space}/web"))
+    assert "metadata.finalizers: keep" in await refusal(anna.patch(Network, name, "", free))
+    taken = made(Network, f"{bolt}.vpc", spec={**vpc, "tenant": bolt})
+    assert f"is of tenant {acme}" in await refusal(guarded.admin.create(taken))
+    recreated = made(Network, name, spec={**vpc, "vpcID": "another"})
+    assert "already exists" in await refusal(anna.create(recreated))
+
+    await anna.delete(Pod, "web", space)
+    await guarded.scenario.eventually(guarded.gone(Network, name))
 
 
 async def test_what_pods_rest_on_never_changes(guarded: NetworksScenario) -> None:
@@ -193,7 +254,37 @@ async def test_labels_outside_of_a_tenants_namespaces_keep_no_network(
     labels = {TENANT: acme, NETWORK: "lab"}
     plain = tenancy.scenario.namespace
     await tenancy.admin.create(made(Pod, f"{acme}-squatter", plain, labels=labels, spec=POD))
+    for owner in ({}, {OWNER: "networks-forged"}):
+        kept = made(Service, f"squatter{len(owner)}", plain, labels={**labels, **owner}, spec=PORTS)
+        await tenancy.admin.create(kept)
 
     await tenancy.admin.delete(Network, name, "")
 
     await tenancy.scenario.eventually(tenancy.gone(Network, name))
+
+
+async def test_labels_outside_of_a_tenants_namespaces_give_no_address_in_a_network(
+    tenancy: NetworksScenario,
+) -> None:
+    acme = await tenancy.create_tenant()
+    space = await tenancy.create_namespace(acme)
+    subnets = [{"name": "a", "cidr": "10.205.0.0/24"}]
+    vpc = {"vpcID": f"{acme}-1", "subnets": subnets}
+    name = await tenancy.create_network(acme, "vpc", "vpc", **vpc)
+    await tenancy.scenario.eventually(tenancy.has_phase(name, "Ready"))
+    labels, plain = {TENANT: acme, NETWORK: "vpc"}, tenancy.scenario.namespace
+    waiting = {"annotations": {READINESS: "false"}, "spec": {**POD, "schedulingGates": GATES}}
+
+    for where in (plain, space):
+        await tenancy.admin.create(made(Pod, f"{acme}-web", where, labels=labels, **waiting))
+
+    async def holders() -> None:
+        ports = (await tenancy.admin.list(NetworkPort)).objects
+        found = {p.spec.pod.namespace for p in ports if p.spec.network == name}
+        assert found == {space, NetworkName(acme).dns_namespace}
+
+    await tenancy.scenario.eventually(holders)
+    await tenancy.scenario.settled()
+    await holders()
+    forged = await tenancy.admin.read(Pod, f"{acme}-web", plain)
+    assert CNI_ARGS not in forged.metadata.annotations

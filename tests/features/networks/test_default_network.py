@@ -1,9 +1,15 @@
-"""The template of the default network: valid ones, and what is wrong with others."""
+"""Tenants, and the template of their default network: valid ones, and what is wrong with others."""
 
 import pytest
 
 from hanse.features.networks.options import BUILT_IN_TEMPLATE
 from hanse.features.networks.tenants import InvalidTemplate, default_network
+from hanse.model.facts import WriteOutcome, WriteResult
+from hanse.model.kinds.core import Namespace
+from hanse.model.objects import ClusterObjectRef, ObjectRef
+from hanse.model.plan import Key
+from tests.features.networks.builders import FEATURE, HERE, cluster_snapshot, tenant
+from tinykube.virtual_time import EPOCH
 
 SEED = """
 {
@@ -11,6 +17,17 @@ SEED = """
     "spec": {"type": "vpc", "vpcID": "{{.}}-default-network"}
 }
 """
+
+
+@pytest.mark.parametrize("result", ["Foreign", "Refused", "Forbidden"])
+def test_a_tenant_whose_namespace_cannot_be_created_is_not_ready(result: WriteResult) -> None:
+    target = ClusterObjectRef(HERE, ObjectRef(Namespace.kind, "bolt-default"))
+    outcome = WriteOutcome(target, result, "nobody may create namespaces", EPOCH)
+
+    plan = FEATURE.plan(Key("tenant", "bolt"), cluster_snapshot(tenant("bolt"), facts=[outcome]))
+
+    (ready,) = plan.patches[0].change["status"]["conditions"]
+    assert (ready["status"], ready["message"]) == ("False", "nobody may create namespaces")
 
 
 def test_the_seeds_template_works_unchanged() -> None:

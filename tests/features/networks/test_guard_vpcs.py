@@ -219,6 +219,23 @@ def test_no_interface_counts_as_one_of_a_vpc_because_another_tenant_names_that_v
     assert (own.id, own.interfaces) == (owner.vpc, ("br0", "veth1"))
 
 
+def test_no_interface_counts_as_one_of_a_vpc_if_a_static_pod_is_joined_to_it() -> None:
+    mirror = pod("node-log", "kube-system", TWO)
+    meta = replace(mirror.metadata, uid="u2", annotations={"kubernetes.io/config.mirror": "u1"})
+    snapshot = guarded(
+        vpc_network("acme.lab", "vpc-a"),
+        in_lab("a", "acme-web", ONE),
+        replace(mirror, metadata=meta),
+    )
+    static = Attachment(PodRef("kube-system", "node-log", "u1"), "veth2", ("br0",), (TWO,))
+
+    (vpc,) = vpc_facts(
+        [Attachment(PodRef("acme-web", "a"), "veth1", ("br0",), (ONE,)), static], snapshot
+    )
+
+    assert vpc.interfaces == ("veth1",)
+
+
 def test_an_interface_is_known_if_the_plugin_names_one_of_the_node_alone() -> None:
     ref = PodRef("acme-web", "a")
     links: dict[str, tuple[str, ...]] = {"veth1": (), "veth2": ()}

@@ -11,15 +11,18 @@ from hanse.features.networks.feature import Networks
 from hanse.features.networks.guarded_nodes import Isolation, isolated_by
 from hanse.features.networks.isolation_plan import isolated_condition
 from hanse.features.networks.lookups import needs_no_guard
+from hanse.features.networks.names import TENANT
 from hanse.features.networks.options import NetworksOptions
 from hanse.features.networks.reachability import can_reach
 from hanse.features.networks.traffic import TrafficEndpoint, TrafficPort
 from hanse.model.conditions import merge_conditions
-from hanse.model.facts import Fact, HolderState, LeaseLiveness
+from hanse.model.facts import Fact, HolderState, KindServed, LeaseLiveness
 from hanse.model.kinds.core import Node, Pod
 from hanse.model.kinds.networking import NetworkPolicy
-from hanse.model.kinds.networks import NetworkAccess
+from hanse.model.kinds.networks import Network, NetworkAccess
+from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
 from hanse.model.objects import Object
+from hanse.model.ownership import OWNER
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
 from tests.features.networks.builders import (
@@ -181,6 +184,98 @@ def test_the_condition_of_a_network_says_what_is_so() -> None:
     assert not needs_no_guard(found)
 
 
+ADMIN = NetworksOptions(admin_policies=True)
+SERVED = KindServed(HERE, ClusterNetworkPolicy.kind, served=True)
+
+
+def admin_policies(*objects: Object) -> list[ClusterNetworkPolicy]:
+    """The ClusterNetworkPolicies for networks among the objects, and for namespaces."""
+    seen, feature = cluster_snapshot(*objects, facts=[SERVED]), Networks(ADMIN)
+    spaces = ("acme-web", "acme-kube-system", "acme-default", "bolt-web")
+    networks = [o.metadata.name for o in objects if isinstance(o, Network)]
+    keys = (*(Key("isolation", s) for s in spaces), *(Key("network", n) for n in networks))
+    plans = [feature.plan(key, seen) for key in keys]
+    found = (one.object for plan in plans for one in plan.desired)
+    return [one for one in found if isinstance(one, ClusterNetworkPolicy)]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [{}, {"arktos.futurewei.com/network": ""}, {"arktos.futurewei.com/network": "gone"}],
+    ids=["no label", "an empty one", "of a network that is not there"],
+)
+def test_pods_of_no_network_reach_no_tenant_where_administrators_policies_isolate(
+    labels: dict[str, str],
+) -> None:
+    """As with NetworkPolicies, which deny what no network allows."""
+    lab = network("acme.lab")
+    found = admin_policies(lab)
+    lost, bolt = (
+        TrafficEndpoint("pod", f"{one}-web", labels, {**name(one), TENANT: one}, ("10.4.1.5",))
+        for one in ("acme", "bolt")
+    )
+    own = replace(lost, labels={"arktos.futurewei.com/network": "lab"})
+
+    for one, other in ((lost, bolt), (bolt, lost), (lost, own), (own, lost), (lost, lost)):
+        assert not can_reach(one, other, TrafficPort(80), (), found)
+    assert can_reach(own, own, TrafficPort(80), (), found)
+    assert can_reach(lost, FRONT, TrafficPort(80), (), found)
+
+
+def name(tenant: str) -> dict[str, str]:
+    return {"kubernetes.io/metadata.name": f"{tenant}-web"}
+
+
+def test_the_condition_of_a_network_waits_for_administrators_policies() -> None:
+    found = network("acme.default")
+    policies = admin_policies(found)
+
+    def told(*objects: Object) -> list[tuple[str, str]]:
+        seen = cluster_snapshot(found, *objects, facts=[SERVED])
+        return [(c.status, c.reason) for c in isolated_condition(found, seen, ADMIN)]
+
+    assert told() == []
+    assert told(*policies) == [("True", "ClusterNetworkPolicies")]
+    seen = cluster_snapshot(found, *policies, facts=[SERVED])
+    said = merge_conditions((), isolated_condition(found, seen, ADMIN), EPOCH)
+    found = replace(found, status=replace(found.status, conditions=said))
+    for missing in policies:
+        if missing.metadata.labels[TENANT] == "acme":
+            rest = [one for one in policies if one is not missing]
+            assert told(*rest) == [("False", "Pending")], missing.metadata.name
+
+
+def test_network_policies_stay_until_those_of_administrators_are_there() -> None:
+    found = network("acme.default")
+    bare = [stored_policy(one) for one in written(cluster_snapshot(found, node()))]
+    policies = admin_policies(found)
+
+    def kept(*objects: Object) -> set[str]:
+        seen = cluster_snapshot(found, *bare, *objects, facts=[SERVED])
+        return {ref.ref.name for ref in Networks(ADMIN).plan(WEB, seen).kept}
+
+    assert kept() == {one.metadata.name for one in bare} != set()
+    assert kept(*policies[1:]) == kept()
+    assert kept(*policies) == set()
+
+
+def stored_policy(policy: NetworkPolicy) -> NetworkPolicy:
+    """A policy with the owner label that the runtime gives it."""
+    labels = {**policy.metadata.labels, OWNER: "networks-1"}
+    return replace(policy, metadata=replace(policy.metadata, labels=labels))
+
+
+def test_administrators_policies_that_appear_or_go_concern_their_tenant() -> None:
+    found = network("acme.default")
+    policies = [one for one in admin_policies(found) if one.metadata.labels[TENANT] == "acme"]
+    seen = cluster_snapshot(found, facts=[SERVED])
+
+    for one in policies:
+        for change in (ObjectChange(HERE, None, one), ObjectChange(HERE, one, None)):
+            assert {WEB, Key("network", "acme.default")} <= keys(change, seen, ADMIN)
+        assert keys(ObjectChange(HERE, one, one), seen, ADMIN) == set()
+
+
 def access(**spec: object) -> NetworkAccess:
     wire = {"metadata": {"name": "platform"}, "spec": {"networks": ["acme.*"], **spec}}
     return msgspec.convert(wire, NetworkAccess)
@@ -238,6 +333,16 @@ def test_ranges_are_not_opened_where_it_is_not_known_which_addresses_pods_have()
 
         assert not can_reach(OWN, outside("198.51.100.7"), TrafficPort(443), policies)
         assert can_reach(OWN, outside("172.18.0.1"), TrafficPort(443), policies)
+
+
+def test_pods_of_others_with_the_networks_labels_do_not_close_its_ranges() -> None:
+    forged = pod("web", "plain", "10.99.0.1", **{TENANT: "acme"})
+    everywhere, net = access(to=[{"cidr": "0.0.0.0/0"}]), network("acme.default")
+    known = node(podCIDR="10.4.1.0/24"), bound("node-1", "10.4.1.5")
+
+    policies = written(cluster_snapshot(net, *known, forged, everywhere))
+
+    assert can_reach(OWN, outside("198.51.100.7"), TrafficPort(443), policies)
 
 
 def test_a_range_within_the_cluster_opens_nothing() -> None:

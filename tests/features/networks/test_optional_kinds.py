@@ -11,14 +11,16 @@ from hanse.features.networks.feature import Networks
 from hanse.features.networks.kube_ovn import IP_ADDRESS, SWITCH
 from hanse.features.networks.names import NETWORK, TENANT
 from hanse.features.networks.options import NetworksOptions
-from hanse.model.kinds.core import Pod, Service
+from hanse.model.conditions import find_condition
+from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.kubeovn import OvnSubnet, SwitchLBRule, Vpc
 from hanse.model.kinds.networks import Network, NetworkPeering
 from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
 from hanse.model.objects import Object
 from tests.scenarios.network_fixtures import agent_users
-from tests.scenarios.networks import HERE, NetworksScenario, made
+from tests.scenarios.networks import HERE, NetworksScenario, made, refusal
 from tests.scenarios.test_networks_ports import gated, released
+from tests.scenarios.test_networks_tenants import POD
 from tests.support.scenario import Check, Scenario, describe_writes
 from tests.support.testbed_embedded import embedded_testbed
 from tinykube.virtual_time import ON_VIRTUAL_TIME
@@ -148,6 +150,42 @@ async def test_pods_and_services_on_kube_ovn_get_its_annotations_and_are_deleted
     await tenancy.scenario.eventually(tenancy.gone(Network, name))
 
 
+async def test_only_pods_of_a_network_name_its_subnets_of_kube_ovn(
+    tenancy: NetworksScenario,
+) -> None:
+    space, name, _ = await networked(tenancy)
+    acme = name.partition(".")[0]
+    bolt = await tenancy.create_tenant("bolt")
+    other, plain = await tenancy.create_namespace(bolt), tenancy.scenario.namespace
+    anna = await tenancy.tenant_client()
+    joined = {SWITCH: f"{acme}-ovn-front"}
+    beside = {f"net.default.{SWITCH}": f"x,{acme}-ovn-front"}
+
+    async def are_refused() -> None:
+        for where, notes in ((plain, joined), (other, joined), (other, beside), (space, joined)):
+            pod = made(Pod, f"{acme}-x", where, annotations=notes, spec=POD)
+            assert f"of network {name}" in await refusal(anna.create(pod, dry_run=True))
+        change = {"metadata": {"annotations": joined}}
+        for where in (plain, other):
+            attempt = anna.patch(Namespace, where, "", change)
+            assert f"of network {name}" in await refusal(attempt)
+
+    await tenancy.scenario.eventually(are_refused)
+    controller = await tenancy.tenant_client(
+        "system:serviceaccount:kube-system:replicaset-controller"
+    )
+    of_template = made(Pod, f"{acme}-x", other, annotations=joined, spec=POD)
+    assert f"of network {name}" in await refusal(controller.create(of_template, dry_run=True))
+    await tenancy.create_pod(plain, f"{acme}-plain")
+    attempt = anna.patch(Pod, f"{acme}-plain", plain, {"metadata": {"annotations": joined}})
+    assert f"of network {name}" in await refusal(attempt)
+    labels = {TENANT: acme, NETWORK: "ovn"}
+    own = made(Pod, "own", space, labels=labels, annotations=joined, spec=POD)
+    await anna.create(own, dry_run=True)
+    free = made(Pod, "free", plain, annotations={SWITCH: "ovn-default"}, spec=POD)
+    await anna.create(free, dry_run=True)
+
+
 def leads_to_a_pod(tenancy: NetworksScenario, service: Service) -> Check[SwitchLBRule]:
     async def check() -> SwitchLBRule:
         rules = (await tenancy.admin.list(SwitchLBRule)).objects
@@ -176,26 +214,31 @@ async def test_each_network_is_guarded_by_a_policy_that_follows_its_peers_and_go
     spaces = [await tenancy.create_namespace(tenant) for tenant in (acme, bolt)]
     lab = await tenancy.create_network(acme, "lab")
     pair = (f"{acme}.default", f"{bolt}.default")
+    both = (*pair, *(f"{one}.unlabelled" for one in pair))
 
-    await tenancy.scenario.eventually(guarded(tenancy, {pair[0]: 1, pair[1]: 1, lab: 1}))
+    await tenancy.scenario.eventually(guarded(tenancy, {**dict.fromkeys(both, 2), lab: 1}))
     peer = {"network": "default", "peer": pair[1]}
     await tenancy.admin.create(made(NetworkPeering, "peer", spaces[0], spec=peer))
     back = {"network": "default", "peer": pair[0]}
     await tenancy.admin.create(made(NetworkPeering, "peer", spaces[1], spec=back))
-    await tenancy.scenario.eventually(guarded(tenancy, {pair[0]: 2, pair[1]: 2, lab: 1}))
+    await tenancy.scenario.eventually(guarded(tenancy, {**dict.fromkeys(both, 4), lab: 1}))
 
     await tenancy.admin.delete(ClusterNetworkPolicy, f"networks.hanse.dev-{lab}", "")
-    await tenancy.scenario.eventually(guarded(tenancy, {pair[0]: 2, pair[1]: 2, lab: 1}))
+    await tenancy.scenario.eventually(guarded(tenancy, {**dict.fromkeys(both, 4), lab: 1}))
     await tenancy.admin.delete(Network, lab, "")
     await tenancy.scenario.eventually(tenancy.gone(Network, lab))
-    await tenancy.scenario.eventually(guarded(tenancy, {pair[0]: 2, pair[1]: 2}))
+    await tenancy.scenario.eventually(guarded(tenancy, dict.fromkeys(both, 4)))
 
 
 def guarded(tenancy: NetworksScenario, wanted: dict[str, int]) -> Check[None]:
-    """That these networks are guarded, each open to so many networks, itself among them."""
+    """That these policies are there, each open to so many groups of pods, its own among them.
+
+    A default network has two groups: with its label, and without any.
+    """
 
     async def check() -> None:
-        found = (await tenancy.admin.list(ClusterNetworkPolicy)).objects
+        policies = (await tenancy.admin.list(ClusterNetworkPolicy)).objects
+        found = [one for one in policies if NETWORK in one.metadata.labels]
         open_to = {
             p.metadata.name.removeprefix("networks.hanse.dev-"): len(p.spec.ingress[0]["from"])
             for p in found
@@ -204,5 +247,16 @@ def guarded(tenancy: NetworksScenario, wanted: dict[str, int]) -> Check[None]:
         for policy in found:
             for rules in (policy.spec.ingress, policy.spec.egress):
                 assert [rule["action"] for rule in rules] == ["Pass", "Deny"]
+        spaces = (await tenancy.admin.list(Namespace)).objects
+        denied = [one.metadata.name for one in policies if NETWORK not in one.metadata.labels]
+        assert sorted(denied) == sorted(
+            f"networks.hanse.dev-{one.metadata.name}"
+            for one in spaces
+            if TENANT in one.metadata.labels
+        )
+        for network in (await tenancy.admin.list(Network)).objects:
+            isolated = find_condition(network.status.conditions, "Isolated")
+            assert isolated is not None
+            assert (isolated.status, isolated.reason) == ("True", "ClusterNetworkPolicies")
 
     return check

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from hanse.features.networks.names import CNI_ARGS, DNS, NETWORK, NIC, READINESS, TENANT
-from hanse.model.admission import Allow, NeedsAnswer
+from hanse.model.admission import Allow, Deny, NeedsAnswer
 from hanse.model.facts import Answer
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.networks import Network
@@ -144,7 +144,16 @@ def test_a_pod_that_forges_is_refused(
     )
 
 
-def test_a_network_that_the_store_does_not_know_is_asked_for_and_then_refused() -> None:
+@pytest.mark.parametrize(
+    "elapsed",
+    [
+        pytest.param(timedelta(minutes=1), id="later"),
+        pytest.param(-timedelta(hours=1), id="after the clock went back"),
+    ],
+)
+def test_a_network_that_the_store_does_not_know_is_asked_for_and_then_refused(
+    elapsed: timedelta,
+) -> None:
     hook = hooks()["networks-pods"]
     request = admission_request(spec=SPEC, labels={NETWORK: "bolts"})
     question = Read(ClusterObjectRef(HERE, ObjectRef(Network.kind, "acme.bolts")))
@@ -152,24 +161,31 @@ def test_a_network_that_the_store_does_not_know_is_asked_for_and_then_refused() 
     first = hook.review(request, cluster_snapshot(network()))
     knowing = Answer(question.id, None, "", EPOCH)
     second = hook.review(request, cluster_snapshot(network(), facts=[knowing]))
-    later = hook.review(
-        request, cluster_snapshot(network(), facts=[knowing], now=EPOCH + timedelta(minutes=1))
-    )
+    later = hook.review(request, cluster_snapshot(network(), facts=[knowing], now=EPOCH + elapsed))
 
     assert first == NeedsAnswer(question)
     assert "tenant acme has no network bolts; create Network acme.bolts" in denial_message(second)
     assert later == NeedsAnswer(question)
 
 
-def test_a_namespace_that_could_not_be_read_is_to_be_tried_again() -> None:
+@pytest.mark.parametrize(
+    ("hook", "kind"),
+    [
+        ("networks-pods", "Pod"),
+        ("networks-services", "Service"),
+        ("networks-policies", "NetworkPolicy"),
+        ("networks-peerings", "NetworkPeering"),
+    ],
+)
+def test_a_namespace_that_could_not_be_read_is_to_be_tried_again(hook: str, kind: str) -> None:
     question = Read(ClusterObjectRef(HERE, ObjectRef(Namespace.kind, "acme-new")))
     failed = Answer(question.id, None, "the connection was reset", EPOCH)
 
-    denied = hooks()["networks-pods"].review(
-        admission_request(where="acme-new", spec=SPEC), cluster_snapshot(facts=[failed])
+    denied = hooks()[hook].review(
+        admission_request(kind, where="acme-new", spec={}), cluster_snapshot(facts=[failed])
     )
 
-    assert "Namespace acme-new could not be read; try again" in denial_message(denied)
+    assert denied == Deny("Namespace acme-new could not be read; try again", 503)
 
 
 def test_a_network_just_created_is_found_by_asking() -> None:

@@ -15,12 +15,13 @@ from hanse.features.networks.vpc import mac_address, port_name
 from hanse.model.facts import KindServed, Role
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.discovery import EndpointSlice
-from hanse.model.kinds.kubeovn import OvnSubnet, SwitchLBRule, Vpc
+from hanse.model.kinds.kubeovn import OvnSubnet, SwitchLBRule, Vpc, VpcSpec
 from hanse.model.kinds.networks import Network, NetworkPeering, NetworkPort, Tenant
 from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
-from hanse.model.objects import Object
+from hanse.model.objects import Meta, Object
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import ObjectChange, Snapshot
+from hanse.runtime.ownership import Owner, with_owner
 from tests.features.networks.builders import (
     FEATURE,
     HERE,
@@ -34,6 +35,7 @@ from tests.support.builders import annotated, cluster, snapshot, stored
 
 T = TypeVar("T", bound=Object)
 SUBNETS = [{"name": "front", "cidr": "10.30.0.0/24"}, {"name": "back", "cidr": "10.31.0.0/24"}]
+OVN_KINDS = (Vpc, OvnSubnet, SwitchLBRule)
 OVN = network("acme.ovn", "kube-ovn", subnets=SUBNETS)
 
 
@@ -54,7 +56,12 @@ def subnet(name: str, ready: bool) -> OvnSubnet:
         "spec": {"vpc": "acme-ovn"},
         "status": {"conditions": conditions},
     }
-    return stored(msgspec.convert(wire, OvnSubnet))
+    return owned(msgspec.convert(wire, OvnSubnet), Key("network", "acme.ovn"))
+
+
+def owned(obj: T, key: Key) -> T:
+    """The object as the agent has written it for a key."""
+    return stored(with_owner(obj, Owner("networks", key, HERE)))
 
 
 def test_kube_ovn_gets_a_vpc_and_a_subnet_for_each_of_ours() -> None:
@@ -157,6 +164,172 @@ def test_a_kube_ovn_network_waits_at_its_end_for_what_kube_ovn_holds() -> None:
     assert free.patches[0].change == {"metadata": {"finalizers": None}}
 
 
+# -- names of kube-ovn's objects
+
+
+def ovn_names(plan: Plan) -> set[str]:
+    return {d.object.metadata.name for d in plan.desired if type(d.object) in OVN_KINDS}
+
+
+def balanced(namespace: str, name: str, of: str) -> tuple[Service, EndpointSlice]:
+    """A Service of a tenant's network `ovn` with a ready endpoint."""
+    labels = {TENANT: of, NETWORK: "ovn"}
+    service = {
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": {"clusterIP": "10.96.0.7", "ports": [{"port": 80}]},
+    }
+    labels = {**labels, "kubernetes.io/service-name": name}
+    endpoints = {
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "addressType": "IPv4",
+        "ports": [{"port": 80}],
+        "endpoints": [{"addresses": ["10.30.0.2"], "conditions": {"ready": True}}],
+    }
+    return (
+        stored(msgspec.convert(service, Service)),
+        stored(msgspec.convert(endpoints, EndpointSlice)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param("a-b.c", "a.b-c", id="dashes"),
+        pytest.param("a.b", "a.b-front", id="a subnet's name"),
+        pytest.param(f"{'a' * 40}-b.{'c' * 40}", f"{'a' * 40}.b-{'c' * 40}", id="long"),
+    ],
+)
+def test_networks_never_share_objects_of_kube_ovn(one: str, other: str) -> None:
+    subnets = [{"name": n, "cidr": "10.30.0.0/24"} for n in ("front", "front-front")]
+    networks = [network(name, "kube-ovn", subnets=subnets) for name in (one, other)]
+    observed = cluster_snapshot(*networks)
+
+    first, second = (FEATURE.plan(Key("network", name), observed) for name in (one, other))
+
+    assert not ovn_names(first) & ovn_names(second)
+    assert {len(ovn_names(first)), len(ovn_names(second))} == {3}
+    assert all(len(name) <= 63 for name in ovn_names(first) | ovn_names(second))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param(("acme-a", "b-c"), ("acme-a-b", "c"), id="dashes"),
+        pytest.param(("acme-a", "b-0"), ("acme-a-b", "0"), id="a number"),
+        pytest.param(("acme-a", f"b-{'c' * 60}"), ("acme-a-b", "c" * 60), id="long"),
+    ],
+)
+def test_services_never_share_a_load_balancer_of_kube_ovn(
+    one: tuple[str, str], other: tuple[str, str]
+) -> None:
+    spaces = [space(one[0]), space(other[0])]
+    objects = [*balanced(*one, "acme"), *balanced(*other, "acme"), *spaces]
+    observed = cluster_snapshot(OVN, *objects)
+
+    names = [
+        ovn_names(FEATURE.plan(Key("service", name, namespace), observed))
+        for namespace, name in (one, other)
+    ]
+
+    assert len(names[0]) == len(names[1]) == 1
+    assert names[0] != names[1]
+    assert all(len(f"slr-{name}") <= 63 for name in names[0] | names[1])
+
+
+def test_objects_of_kube_ovn_keep_their_names_and_others_get_names_of_their_own() -> None:
+    """Those of earlier versions had dashes for all separators."""
+    first = network("a-b.ovn", "kube-ovn", subnets=SUBNETS)
+    second = network("a.b-ovn", "kube-ovn", subnets=SUBNETS)
+    key, spaces = Key("network", "a-b.ovn"), (space("a-b-web", of="a-b"), space("a-web", of="a"))
+    web, endpoints = balanced("a-b-web", "web", "a-b")
+    rule = "a-b-ovn-a-b-web-web-0"
+    existing = (
+        owned(Vpc(metadata=Meta(name="a-b-ovn"), spec=VpcSpec()), key),
+        owned(msgspec.convert({"metadata": {"name": "a-b-ovn-front"}}, OvnSubnet), key),
+        owned(
+            msgspec.convert({"metadata": {"name": rule}, "spec": {"vip": "x"}}, SwitchLBRule),
+            Key("service", "web", "a-b-web"),
+        ),
+    )
+    waiting = [
+        annotated(
+            pod("db", "a-b-web", **{TENANT: "a-b", NETWORK: "ovn"}), {NIC: '{"subnet": "front"}'}
+        ),
+        annotated(
+            pod("db", "a-web", **{TENANT: "a", NETWORK: "b-ovn"}), {NIC: '{"subnet": "front"}'}
+        ),
+    ]
+    observed = cluster_snapshot(first, second, *spaces, web, endpoints, *existing, *waiting)
+
+    kept = FEATURE.plan(key, observed)
+    other = FEATURE.plan(Key("network", "a.b-ovn"), observed)
+    switches = [
+        FEATURE.plan(Key("port", p.name, p.namespace), observed)
+        .patches[0]
+        .change["metadata"]["annotations"][SWITCH]
+        for p in waiting
+    ]
+
+    assert {"a-b-ovn", "a-b-ovn-front"} < ovn_names(kept)
+    assert {s.spec.vpc for s in desired_objects(kept, OvnSubnet)} == {"a-b-ovn"}
+    assert ovn_names(FEATURE.plan(Key("service", "web", "a-b-web"), observed)) == {rule}
+    assert not ovn_names(other) & {o.metadata.name for o in existing}
+    (vpc,) = desired_objects(other, Vpc)
+    assert {s.spec.vpc for s in desired_objects(other, OvnSubnet)} == {vpc.metadata.name}
+    assert switches[0] == "a-b-ovn-front"
+    assert switches[1] in {s.metadata.name for s in desired_objects(other, OvnSubnet)}
+
+
+# -- ports
+
+
+def test_a_network_with_the_vpc_of_another_tenant_gives_no_ports() -> None:
+    """As two that were admitted at the same time: the older one has it."""
+    victim = network("bolt.lab", "vpc", vpcID="v-1", subnets=SUBNETS, age=9)
+    vpc = network("acme.lab", "vpc", vpcID="v;1", subnets=SUBNETS)
+    waiting, key = pod("web", **{NETWORK: "lab"}), Key("port", "web", "acme-web")
+
+    plan = FEATURE.plan(key, cluster_snapshot(victim, vpc, waiting))
+
+    assert not plan.desired
+    assert "spec.vpcID: v;1 is of tenant bolt" in str(plan.patches)
+    (port,) = desired_objects(FEATURE.plan(key, cluster_snapshot(vpc, waiting)), NetworkPort)
+    later = FEATURE.plan(key, cluster_snapshot(victim, vpc, waiting, stored(port)))
+    assert desired_objects(later, NetworkPort) == [port], "what it has it keeps"
+
+
+@pytest.mark.parametrize("where", ["plain", "bolt-web"])
+def test_labels_of_a_tenants_network_give_no_port_in_it_to_pods_of_others(where: str) -> None:
+    vpc = network("acme.lab", "vpc", vpcID="v", subnets=SUBNETS)
+    marks = {TENANT: "acme", NETWORK: "lab"}
+    forged = annotated(pod("web", where, **marks), {READINESS: "false"})
+    on_ovn = pod("db", where, **{TENANT: "acme", NETWORK: "ovn"})
+    observed = cluster_snapshot(vpc, OVN, forged, on_ovn)
+
+    assert FEATURE.plan(Key("port", "web", where), observed) == Plan()
+    assert FEATURE.plan(Key("port", "db", where), observed) == Plan()
+
+
+@pytest.mark.parametrize("where", ["plain", "bolt-web"])
+def test_labels_of_a_tenants_network_give_no_load_balancer_to_services_of_others(
+    where: str,
+) -> None:
+    observed = cluster_snapshot(OVN, *balanced(where, "web", "acme"))
+
+    assert FEATURE.plan(Key("service", "web", where), observed) == Plan()
+
+
+def test_pods_get_their_port_once_it_is_known_whose_their_namespace_is() -> None:
+    vpc = network("acme.lab", "vpc", vpcID="v", subnets=SUBNETS)
+    waiting = annotated(pod("web", "acme-new", **{NETWORK: "lab"}), {READINESS: "false"})
+    key, found = Key("port", "web", "acme-new"), space("acme-new")
+    before, after = cluster_snapshot(vpc, waiting), cluster_snapshot(vpc, waiting, found)
+
+    assert FEATURE.plan(key, before) == Plan()
+    assert key in set(FEATURE.keys_for(ObjectChange(HERE, None, found), after))
+    assert desired_objects(FEATURE.plan(key, after), NetworkPort)
+
+
 def test_the_same_pod_asks_for_the_same_port_again() -> None:
     vpc = network("acme.lab", "vpc", vpcID="v", subnets=SUBNETS)
     waiting = pod("web", **{NETWORK: "lab"})
@@ -187,6 +360,19 @@ def test_a_pod_gets_the_interface_that_it_asks_for() -> None:
     assert ip_address(port.spec.address) in ip_network("10.8.7.0/29")
     result = after.patches[0].change["metadata"]["annotations"][CNI_ARGS]
     assert result.startswith(f"IFNAME=eth1;IPV4={port.spec.address};PREFIX=16;GATEWAY=10.8.0.1;")
+
+
+@pytest.mark.parametrize("cidr", ["10.8.0.5/32", "fd00:8::5/128"])
+def test_a_port_outlives_a_subnet_that_shrinks_to_one_address(cidr: str) -> None:
+    vpc = network("acme.lab", "vpc", vpcID="v", subnets=SUBNETS)
+    waiting, key = pod("web", **{NETWORK: "lab"}), Key("port", "web", "acme-web")
+    (port,) = desired_objects(FEATURE.plan(key, cluster_snapshot(vpc, waiting)), NetworkPort)
+    subnets = [{"name": port.spec.subnet, "cidr": cidr}]
+    shrunk = network("acme.lab", "vpc", vpcID="v", subnets=subnets)
+
+    after = FEATURE.plan(key, cluster_snapshot(shrunk, waiting, stored(port)))
+
+    assert desired_objects(after, NetworkPort) == [port]
 
 
 def test_a_full_part_of_a_subnet_is_reported_as_that_part() -> None:
@@ -264,20 +450,27 @@ def guarded_world(*objects: Object) -> tuple[Networks, Snapshot]:
 def test_the_guard_passes_the_network_on_and_denies_other_tenants_before_they_are_asked() -> None:
     feature, observed = guarded_world(network())
 
-    (guard,) = desired_objects(
+    labelled, unlabelled = desired_objects(
         feature.plan(Key("network", "acme.default"), observed), ClusterNetworkPolicy
     )
 
-    assert guard.spec.tier == "Admin"
-    assert [rule["action"] for rule in guard.spec.ingress] == ["Pass", "Deny"]
-    assert guard.spec.ingress[0]["from"] == [
+    own = [
         {
             "pods": {
                 "namespaceSelector": {"matchLabels": {TENANT: "acme"}},
-                "podSelector": {"matchLabels": {NETWORK: "default"}},
+                "podSelector": selector,
             }
         }
+        for selector in (
+            {"matchLabels": {NETWORK: "default"}},
+            {"matchExpressions": [{"key": NETWORK, "operator": "DoesNotExist"}]},
+        )
     ]
+    assert [guard.spec.subject for guard in (labelled, unlabelled)] == own
+    for guard in (labelled, unlabelled):
+        assert guard.spec.tier == "Admin"
+        assert [rule["action"] for rule in guard.spec.ingress] == ["Pass", "Deny"]
+        assert guard.spec.ingress[0]["from"] == own
 
 
 def test_the_guard_lets_peers_through() -> None:
@@ -300,11 +493,10 @@ def test_the_guard_lets_peers_through() -> None:
     networks = (network(), network("bolt.default"))
     feature, observed = guarded_world(*tenants.values(), *networks, *both)
 
-    (guard,) = desired_objects(
+    for guard in desired_objects(
         feature.plan(Key("network", "acme.default"), observed), ClusterNetworkPolicy
-    )
-
-    assert len(guard.spec.egress[0]["to"]) == 2
+    ):
+        assert len(guard.spec.egress[0]["to"]) == 4, "labelled and unlabelled pods of both"
 
 
 def test_without_being_asked_for_there_is_no_guard() -> None:

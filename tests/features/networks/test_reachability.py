@@ -10,7 +10,7 @@ from msgspec import structs
 from hanse.features.networks.admin_reachability import unevaluated_ports
 from hanse.features.networks.antrea_reachability import antrea_rules, unevaluated
 from hanse.features.networks.isolation import cluster_network_policies
-from hanse.features.networks.names import TENANT, NetworkName
+from hanse.features.networks.names import NETWORK, TENANT, NetworkName
 from hanse.features.networks.reachability import can_reach, reachability_matrix
 from hanse.features.networks.traffic import TrafficEndpoint, TrafficPort
 from hanse.model.kinds.antrea import AntreaClusterNetworkPolicy, AntreaNetworkPolicy, Tier
@@ -355,3 +355,64 @@ def test_the_matrix_knows_the_policies_that_we_write_for_administrators() -> Non
     assert open_to_all.leaks()
     assert found.leaks() == []
     assert all(found.reach[str(name), str(name)] == "all" for name in names)
+
+
+def tenant_pod(tenant: str, network: str | None = None) -> TrafficEndpoint:
+    labels = {NETWORK: network} if network else {}
+    return TrafficEndpoint("pod", f"{tenant}-web", labels, {TENANT: tenant}, ("10.9.9.9",))
+
+
+@pytest.mark.parametrize("network", [None, "default"], ids=["unlabelled", "labelled"])
+def test_policies_of_administrators_count_pods_without_label_to_the_default_network(
+    network: str | None,
+) -> None:
+    acme, lab, bolt = NetworkName("acme"), NetworkName("acme", "lab"), NetworkName("bolt")
+    admin = [p for name in (acme, lab, bolt) for p in cluster_network_policies(name, ())]
+    bare, own = tenant_pod("acme"), tenant_pod("acme", network)
+
+    def both_ways(one: TrafficEndpoint, other: TrafficEndpoint) -> set[bool]:
+        pairs = ((one, other), (other, one))
+        return {can_reach(a, b, TrafficPort(80), (), admin) for a, b in pairs}
+
+    assert both_ways(bare, own) == {True}
+    assert both_ways(bare, tenant_pod("acme", "lab")) == {False}
+    assert both_ways(bare, tenant_pod("bolt", network)) == {False}
+
+
+def test_policies_of_administrators_pass_pods_without_label_of_peers() -> None:
+    lab, bolt = NetworkName("acme", "lab"), NetworkName("bolt")
+    admin = [*cluster_network_policies(lab, (bolt,)), *cluster_network_policies(bolt, (lab,))]
+
+    assert can_reach(tenant_pod("acme", "lab"), tenant_pod("bolt"), TrafficPort(80), (), admin)
+    assert can_reach(tenant_pod("bolt"), tenant_pod("acme", "lab"), TrafficPort(80), (), admin)
+
+
+def test_the_matrix_tries_a_pod_without_label_in_the_default_network() -> None:
+    """Only labelled pods are kept apart here: no pod without a label exists yet."""
+    names = [NetworkName("acme"), NetworkName("bolt")]
+    spaces = [
+        Namespace(metadata=Meta(name=f"{n}-web", labels={TENANT: n})) for n in ("acme", "bolt")
+    ]
+    admin = [policy for name in names for policy in cluster_network_policies(name, ())]
+    labelled = [p for p in admin if "matchLabels" in p.spec.subject["pods"]["podSelector"]]
+
+    assert reachability_matrix(spaces, (), (), names, admin).leaks() == []
+    assert reachability_matrix(spaces, (), (), names, labelled).leaks() != []
+
+
+def test_policies_of_administrators_have_no_more_peers_in_a_rule_than_the_api_accepts() -> None:
+    acme, peers = NetworkName("acme"), tuple(NetworkName(f"t{n}") for n in range(30))
+
+    for one in cluster_network_policies(acme, peers):
+        *passed, denied = one.spec.egress
+
+        assert [len(rule["to"]) for rule in passed] == [25, 25, 12]
+        assert denied["action"] == "Deny"
+
+
+def test_policies_of_administrators_are_written_with_their_tier_and_read_as_written() -> None:
+    for one in cluster_network_policies(NetworkName("acme"), ()):
+        wire = msgspec.json.decode(msgspec.json.encode(one))
+
+        assert wire["spec"]["tier"] == "Admin", "the API requires it, and has no default"
+        assert msgspec.convert(wire, ClusterNetworkPolicy) == one

@@ -250,7 +250,23 @@ def test_a_namespace_whose_label_the_store_lacks_is_read_and_not_treated_as_unow
         ),
         ({"service": {"cidrs": ["10.4.0.0/24"]}}, {}, "overlaps 10.4.0.0/22 of pods on node n"),
         ({"service": {"cidrs": ["192.0.2.0/28"]}}, {}, "overlaps 192.0.2.7 of node n"),
-        ({"type": "vpc", "vpcID": "v"}, {}, "spec.vpcID: v is of tenant bolt (network bolt.vpc)"),
+        (
+            {"type": "vpc", "vpcID": "v-1"},
+            {},
+            "spec.vpcID: v-1 is of tenant bolt (network bolt",
+        ),
+        (
+            {"type": "vpc", "vpcID": "v;1"},
+            {},
+            "spec.vpcID: v;1 is of tenant bolt (network bolt",
+        ),
+        (
+            {"type": "vpc", "vpcID": "v=1"},
+            {},
+            "spec.vpcID: v=1 is of tenant bolt (network bolt",
+        ),
+        ({"type": "vpc", "vpcID": "v-1 "}, {}, "is of tenant bolt (network bolt.vpc)"),
+        ({"type": "mizar", "vpcID": "v-1"}, {}, "is of tenant bolt (network bolt.vpc)"),
         (
             {"subnets": []},
             {"subnets": [{"name": "a", "cidr": "10.1.0.0/24"}]},
@@ -262,7 +278,7 @@ def test_a_bad_network_is_refused_with_the_field(
     given: dict[str, Any], before: dict[str, Any], message: str
 ) -> None:
     others = network("bolt.default", service={"cidrs": ["10.9.1.0/24"]})
-    vpc = network("bolt.vpc", "vpc", vpcID="v")
+    vpc = network("bolt.vpc", "vpc", vpcID="v-1")
     observed = cluster_snapshot(others, vpc, NODE, cidr("10.96.0.0/12"))
     request = admission_request(
         "Network",
@@ -275,6 +291,19 @@ def test_a_bad_network_is_refused_with_the_field(
     )
 
     assert message in denial_message(hooks()["networks-networks"].review(request, observed))
+
+
+@pytest.mark.parametrize("length", [63, 64])
+def test_a_network_that_no_label_can_name_is_refused(length: int) -> None:
+    spec = {"type": "flat", "tenant": "acme"}
+    request = admission_request("Network", "", name=f"acme.{'n' * length}", spec=spec, groups=ADMIN)
+
+    verdict = hooks()["networks-networks"].review(request, cluster_snapshot())
+
+    if length == 63:
+        assert verdict == Allow()
+    else:
+        assert "metadata.name: nnnnnnnnnn… has more than 63" in denial_message(verdict)
 
 
 def test_subnets_may_overlap_those_of_other_networks() -> None:

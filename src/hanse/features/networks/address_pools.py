@@ -92,7 +92,7 @@ class Pool:
         self.ranges = ranges
         self.excluded = excluded
         self._first_offset = first_offset
-        self._reservations: dict[str, tuple[datetime, _Cursor | None]] = {}
+        self._reservations: dict[str, tuple[datetime, _Cursor]] = {}
         self._cursors: dict[tuple[int, PoolSlot, int], _Cursor] = {}
 
     def take(
@@ -129,17 +129,6 @@ class Pool:
                 return address
         return None
 
-    def reserve(self, address: str, now: datetime) -> bool:
-        """Reserve a requested address for `RESERVATION_TTL`; False if another request has it.
-
-        It checks neither the range nor whether the address is in use.
-        """
-        self._expire(now)
-        if address in self._reservations:
-            return False
-        self._reservations[address] = (now + RESERVATION_TTL, None)
-        return True
-
     def _cursor(self, at: int, slot: PoolSlot, residue: int) -> _Cursor:
         """The cursor of a range and residue class, made on first use; small ranges start at 1."""
         key = (at, slot, residue)
@@ -154,13 +143,11 @@ class Pool:
     def _expire(self, now: datetime) -> None:
         """Drop the reservations that have expired by `now`, oldest first.
 
-        An address that a cursor chose goes to its released ones, to be handed out again; one that
-        a Service requested is just dropped.
+        Their addresses go to the released ones of their cursors, to be handed out again.
         """
         while self._reservations:
             address, (until, cursor) = next(iter(self._reservations.items()))
             if until > now:
                 return
             del self._reservations[address]
-            if cursor is not None:
-                cursor.release(address)
+            cursor.release(address)

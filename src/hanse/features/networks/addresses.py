@@ -44,8 +44,8 @@ def is_network_or_broadcast(address: Address, ranges: tuple[Range, ...]) -> bool
 
 
 def gateway_address(range_: Range) -> Address:
-    """The gateway of a subnet: the address after the network address."""
-    return range_[1]
+    """The gateway of a subnet: the address after the network address, or its only one."""
+    return range_[min(1, range_.num_addresses - 1)]
 
 
 def service_ranges(network: Network) -> tuple[Range, ...]:

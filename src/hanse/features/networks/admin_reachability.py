@@ -43,7 +43,10 @@ def admin_verdict(
 
 
 def admin_ports(policies: Iterable[ClusterNetworkPolicy]) -> Iterator[TrafficPort]:
-    """The ports that rules of ClusterNetworkPolicies name, and the ends of their ranges."""
+    """The port numbers in rules of ClusterNetworkPolicies, with both ends of ranges.
+
+    Ports by name are left out.
+    """
     for policy in policies:
         for rule in (*policy.spec.ingress, *policy.spec.egress):
             for protocol, first, last in _ports(rule):
@@ -53,7 +56,7 @@ def admin_ports(policies: Iterable[ClusterNetworkPolicy]) -> Iterator[TrafficPor
 
 
 def _matches(peer: Wire, endpoint: TrafficEndpoint) -> bool:
-    """Whether a subject or peer includes an endpoint: by namespaces, pods, else by networks."""
+    """Whether a subject or peer includes an endpoint: by namespaces, pods, else by ranges."""
     if (spaces := peer.get("namespaces")) is not None:
         return endpoint.is_pod and selects(decode_selector(spaces), endpoint.namespace_labels)
     if (pods := peer.get("pods")) is not None:

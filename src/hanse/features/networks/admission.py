@@ -11,7 +11,7 @@ from hanse.features.networks.lookups import labelled_network
 from hanse.features.networks.names import NETWORK, TENANT, NetworkName, is_managed
 from hanse.features.networks.options import NetworksOptions
 from hanse.model.admission import AdmissionDecision, AdmissionRequest, Deny, NeedsAnswer
-from hanse.model.facts import Answer
+from hanse.model.facts import Answer, is_recent
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.networks import Network
 from hanse.model.objects import ClusterObjectRef, Object, ObjectRef, Wire
@@ -51,7 +51,7 @@ def evaluate(
     review: AdmissionRequest,
     snapshot: Snapshot,
 ) -> AdmissionDecision:
-    """Call a decision, and turn `ReadRequired` and `RequestDenied` into verdicts."""
+    """The decision of `admit`, also if it raises it as `ReadRequired` or `RequestDenied`."""
     try:
         return admit(review, snapshot)
     except ReadRequired as missing:
@@ -111,7 +111,7 @@ def _read(kind: type[O], name: str, snapshot: Snapshot) -> O | None:
     """
     question = Read(ClusterObjectRef(snapshot.local, ObjectRef(kind.kind, name)))
     answer = snapshot.fact(Answer, question.id)
-    if answer is None or snapshot.now - answer.at > READ_MAX_AGE:
+    if answer is None or not is_recent(answer.at, snapshot.now, READ_MAX_AGE):
         raise ReadRequired(NeedsAnswer(question))
     if answer.error:
         raise RequestDenied(f"{kind.kind} {name} could not be read; try again", 503)
@@ -134,8 +134,8 @@ def resolve_network(
 ) -> NetworkMembership:
     """The network of the namespace's tenant that labels select, or `default`.
 
-    Raises `RequestDenied` if it does not exist, or the tenant label is another's; `ReadRequired`
-    while that is not known.
+    Raises `RequestDenied` if it does not exist, the tenant label is another's or a read failed;
+    `ReadRequired` while that is not known.
     """
     tenant = read_tenant(namespace, snapshot)
     labelled = labels.get(TENANT, tenant)

@@ -1,22 +1,21 @@
 """ValidatingAdmissionPolicies: restrictions of tenants that hold without a running agent."""
 
-from collections.abc import Iterable, Iterator
-
-from msgspec import Struct
+from collections.abc import Iterator
 
 from hanse.features.networks.admission import SYSTEM_USERS, TENANT_NAMESPACES
 from hanse.features.networks.names import (
     CNI_ARGS,
+    DIGEST_LENGTH,
     DNS,
     FEATURE_DOMAIN,
     GROUP,
+    MAX_NAME_LENGTH,
     NETWORK,
     READINESS,
     TENANT,
     NetworkName,
 )
 from hanse.features.networks.options import NetworksOptions
-from hanse.features.networks.ranges import Range
 from hanse.model.kinds.admission import (
     ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding,
@@ -38,8 +37,11 @@ MANAGED_RESOURCES = (
 _WITH_STATUS = ("services", "deployments", "poddisruptionbudgets")
 """Those whose labels change with their status, too."""
 
-_NAMES = ("tenants", "kept", "pools", "pods", "bindings", "services", "reserved", "platform")
-TENANTS, KEPT, POOLS, PODS, BINDINGS, SERVICES, RESERVED, PLATFORM = POLICIES = tuple(
+_NAMES = (
+    *("tenants", "kept", "pools", "pods", "bindings", "services", "reserved", "platform"),
+    "subnets",
+)
+TENANTS, KEPT, POOLS, PODS, BINDINGS, SERVICES, RESERVED, PLATFORM, SUBNETS = POLICIES = tuple(
     f"{FEATURE_DOMAIN}-{name}" for name in _NAMES
 )
 """The names of these policies and of their bindings, by which they are watched."""
@@ -55,31 +57,31 @@ GUARD_LABELS = {f"{FEATURE_DOMAIN}/guard": "true"}
 
 def tenant_admission_policies(options: NetworksOptions) -> Iterator[Object]:
     """The admission policies and their bindings for all tenants, without that of address pools."""
-    trusted = _trusted_expression(options)
-    old = f"(request.operation == 'CREATE' ? '' : {_label('oldObject', TENANT)})"
-    changed = f"{_label('object', TENANT)} != {old}"
-    yield from _policy_and_binding(
+    trusted = trusted_expression(options)
+    old = f"(request.operation == 'CREATE' ? '' : {label('oldObject', TENANT)})"
+    changed = f"{label('object', TENANT)} != {old}"
+    yield from policy_and_binding(
         TENANTS,
-        {"resourceRules": [_resource_rule("", _NAMESPACES, ("CREATE", "UPDATE"))]},
+        {"resourceRules": [resource_rule("", _NAMESPACES, ("CREATE", "UPDATE"))]},
         [
-            _validation(
+            validation(
                 f"!({changed}) || {trusted}",
                 f"'label {TENANT}: only administrators say whose a namespace is'",
             ),
-            _validation(
-                f"request.operation == 'CREATE' || {_label('oldObject', TENANT)} == '' || "
-                f"{_label('object', POD_SECURITY)} == {_label('oldObject', POD_SECURITY)} || "
+            validation(
+                f"request.operation == 'CREATE' || {label('oldObject', TENANT)} == '' || "
+                f"{label('object', POD_SECURITY)} == {label('oldObject', POD_SECURITY)} || "
                 f"{trusted}",
                 f"'label {POD_SECURITY}: only administrators say what pods of tenants may do'",
             ),
         ],
     )
     yield from _member_policies(trusted)
-    yield from _policy_and_binding(
+    yield from policy_and_binding(
         KEPT,
         {
             "resourceRules": [
-                _resource_rule(
+                resource_rule(
                     group,
                     (*resources, *(f"{r}/status" for r in resources if r in _WITH_STATUS)),
                     ("CREATE", "UPDATE", "DELETE"),
@@ -90,7 +92,7 @@ def tenant_admission_policies(options: NetworksOptions) -> Iterator[Object]:
             "objectSelector": {"matchExpressions": [{"key": OWNER, "operator": "Exists"}]},
         },
         [
-            _validation(
+            validation(
                 trusted,
                 "(has(request.name) ? request.name : 'one of them') + "  # none for a collection
                 "' is kept by Hanse for the network; tenants cannot make, change or delete it'",
@@ -99,56 +101,22 @@ def tenant_admission_policies(options: NetworksOptions) -> Iterator[Object]:
     )
 
 
-class AddressPool(Struct, frozen=True, order=True):
-    """The Service addresses of a network, and the namespaces whose Services may have them."""
-
-    name: NetworkName
-    ranges: tuple[Range, ...]
-    namespaces: tuple[str, ...]
-
-
-def address_pool_policy(pools: Iterable[AddressPool]) -> Iterator[Object]:
-    """The policy that IPAddresses of a network are only for Services of its namespaces; or none.
-
-    There is one policy for all networks: agents may change it by its name, and no other.
-    """
-    validations = [_pool_validation(pool) for pool in sorted(pools, key=lambda p: p.name)]
-    if validations:
-        addresses = _resource_rule("networking.k8s.io", ("ipaddresses",), ("CREATE",))
-        yield from _policy_and_binding(POOLS, {"resourceRules": [addresses]}, validations)
-
-
-def _pool_validation(pool: AddressPool) -> Wire:
-    """The validation that an IPAddress is outside of a pool, or of a Service in its namespaces."""
-    inside = " || ".join(f"cidr('{r}').containsIP(object.metadata.name)" for r in pool.ranges)
-    names = ", ".join(f"'{space}'" for space in sorted(pool.namespaces))
-    parent = (
-        "(has(object.spec.parentRef) && has(object.spec.parentRef.namespace) ? "
-        "object.spec.parentRef.namespace : '')"
-    )
-    return _validation(
-        f"!({inside}) || {parent} in [{names}]",
-        f"'address ' + object.metadata.name + ' is of network {pool.name}: only Services of "
-        f"{pool.name.tenant} have it; try again without a clusterIP'",
-    )
-
-
 def _member_policies(trusted: str) -> Iterator[Object]:
     """The policies on pods, bindings, Services, reserved names and platform objects of tenants.
 
     Each with its binding. `trusted` is the CEL expression for requesters that most rules exempt.
     """
-    own = f"{_label('object', TENANT)} in ['', {_label('namespaceObject', TENANT)}]"
-    whose = _validation(own, f"'label {TENANT}: the namespace is another tenant\\'s'")
+    own = f"{label('object', TENANT)} in ['', {label('namespaceObject', TENANT)}]"
+    whose = validation(own, f"'label {TENANT}: the namespace is another tenant\\'s'")
     same = " && ".join(
-        f"{_label('object', name)} == {_label('oldObject', name)}"
+        f"{label('object', name)} == {label('oldObject', name)}"
         for name in (TENANT, NETWORK, DNS, OWNER)
     )
     noted = " && ".join(
-        f"{_label('object', name, 'annotations')} == {_label('oldObject', name, 'annotations')}"
+        f"{label('object', name, 'annotations')} == {label('oldObject', name, 'annotations')}"
         for name in (CNI_ARGS, READINESS)
     )
-    kept = _validation(
+    kept = validation(
         f"request.operation == 'CREATE' || ({same}) || {trusted}",
         f"'labels {TENANT}, {NETWORK} and {DNS} cannot be changed; create ' + request.name + "
         "' anew'",
@@ -160,32 +128,32 @@ def _member_policies(trusted: str) -> Iterator[Object]:
     host = "has(object.spec.hostNetwork) && object.spec.hostNetwork"
     nodes = f"has({_GROUPS}) && 'system:nodes' in {_GROUPS}"
     pods = ("pods", "pods/status", "pods/ephemeralcontainers", "pods/resize")
-    yield from _policy_and_binding(
+    yield from policy_and_binding(
         PODS,
-        _match_in_tenants(_resource_rule("", pods, ("CREATE", "UPDATE"))),
+        _match_in_tenants(resource_rule("", pods, ("CREATE", "UPDATE"))),
         [
             kept,
             whose,
-            _validation(
+            validation(
                 f"request.operation != 'CREATE' || !({host}) || ({nodes})",
                 "'spec.hostNetwork: pods of tenants have an address of their own; remove it'",
             ),
-            _validation(
-                f"{_label('namespaceObject', POD_SECURITY)} != '' || !({_host_access()}) || "
+            validation(
+                f"{label('namespaceObject', POD_SECURITY)} != '' || !({_host_access()}) || "
                 f"({nodes})",
                 f"'privileged containers, capabilities, and paths, ports and processes of nodes: "
                 f"an administrator can allow them by label {POD_SECURITY} of the namespace'",
             ),
-            _validation(
-                f"request.operation != 'CREATE' || {_label('object', DNS)} == '' || {trusted}",
+            validation(
+                f"request.operation != 'CREATE' || {label('object', DNS)} == '' || {trusted}",
                 f"'label {DNS}: it marks a network\\'s DNS; remove it'",
             ),
-            _validation(
+            validation(
                 f"request.operation == 'CREATE' || ({noted}) && {_gate_stays()} || {trusted}",
                 f"'{CNI_ARGS} and gate {READINESS}: a network\\'s provider sets them; they cannot "
                 "be changed'",
             ),
-            _validation(
+            validation(
                 f"!has(request.subResource) || request.subResource != 'status' || ({observed}) || "
                 f"{trusted}",
                 "'status: a node says which addresses a pod has, and whether it runs'",
@@ -197,11 +165,11 @@ def _member_policies(trusted: str) -> Iterator[Object]:
         f"object.metadata.{kind}.all(k, !k.startsWith('{GROUP}/')))"
         for kind in ("labels", "annotations")
     )
-    yield from _policy_and_binding(
+    yield from policy_and_binding(
         BINDINGS,
-        _match_in_tenants(_resource_rule("", ("bindings", "pods/binding"), ("CREATE",))),
+        _match_in_tenants(resource_rule("", ("bindings", "pods/binding"), ("CREATE",))),
         [
-            _validation(
+            validation(
                 f"({foreign}) || {trusted}",
                 f"'labels and annotations {GROUP}/*: a pod gets none with its node'",
             )
@@ -209,32 +177,30 @@ def _member_policies(trusted: str) -> Iterator[Object]:
     )
     before = "(request.operation != 'CREATE' && has(oldObject.spec.externalIPs) ? "
     before += "oldObject.spec.externalIPs : [])"
-    yield from _policy_and_binding(
+    yield from policy_and_binding(
         SERVICES,
-        _match_in_tenants(
-            _resource_rule("", ("services", "services/status"), ("CREATE", "UPDATE"))
-        ),
+        _match_in_tenants(resource_rule("", ("services", "services/status"), ("CREATE", "UPDATE"))),
         [
             kept,
             whose,
-            _validation(
+            validation(
                 f"!has(object.spec.externalIPs) || object.spec.externalIPs.all(a, a in {before}) "
                 f"|| {trusted}",
                 "'spec.externalIPs: they are not for tenants; use type LoadBalancer'",
             ),
-            _validation(
+            validation(
                 f"!has(request.subResource) || request.subResource != 'status' || {trusted}",
                 "'status: load balancers write it'",
             ),
         ],
     )
-    yield from _policy_and_binding(
+    yield from policy_and_binding(
         RESERVED, _match_in_tenants(*_reserved_rules()), [_reserved_names_validation(trusted)]
     )
-    yield from _policy_and_binding(
+    yield from policy_and_binding(
         PLATFORM,
-        {"resourceRules": [_resource_rule(GROUP, _PLATFORM_RESOURCES, ("*",))]},
-        [_validation(trusted, "request.resource.resource + ' are not for tenants to write'")],
+        {"resourceRules": [resource_rule(GROUP, _PLATFORM_RESOURCES, ("*",))]},
+        [validation(trusted, "request.resource.resource + ' are not for tenants to write'")],
     )
 
 
@@ -248,24 +214,44 @@ _GROUPS = "request.userInfo.groups"
 def _reserved_rules() -> Iterator[Wire]:
     """Resource rules for creates and updates of all that Hanse writes in namespaces of tenants."""
     for group, resources in MANAGED_RESOURCES:
-        yield _resource_rule(group, resources, ("CREATE", "UPDATE"))
+        yield resource_rule(group, resources, ("CREATE", "UPDATE"))
 
 
 def _reserved_names_validation(trusted: str) -> Wire:
-    """The validation that only trusted users take the names of a network's DNS and API alias."""
+    """The validation that only trusted users take the names of a network's DNS and API alias.
+
+    Objects with our owner label pass it: policy `KEPT` is about those.
+    """
     names = [
         "(has(object.metadata.name) ? object.metadata.name : '')",
         "(has(object.metadata.generateName) ? object.metadata.generateName : '')",
-        _label("object", KUBE_SERVICE),
+        label("object", KUBE_SERVICE),
     ]
-    home = f"namespaceObject.metadata.name == {_label('namespaceObject', TENANT)} + '-default'"
-    taken = " || ".join(
-        f"{n}.startsWith('kube-dns-') || ({home} && {n}.startsWith('kubernetes-'))" for n in names
+    dns, alias = (
+        " || ".join(f"{name}.startsWith('{prefix}')" for name in names)
+        for prefix in ("kube-dns-", "kubernetes-")
     )
-    return _validation(
-        f"!({taken}) || {_label('object', OWNER)} != '' || {trusted}",  # those are `KEPT`
+    taken = f"{dns} || (({_is_alias_namespace()}) && ({alias}))"
+    return validation(
+        f"!({taken}) || {label('object', OWNER)} != '' || {trusted}",  # those are `KEPT`
         "'names kube-dns-* and kubernetes-* are for the DNS and the API server of networks; "
         "choose another'",
+    )
+
+
+def _is_alias_namespace() -> str:
+    """A CEL expression: whether a namespace can be the `alias_namespace` of its tenant's networks.
+
+    If that name is too long, all namespaces of the tenant whose names are shortened count: CEL has
+    no hashes.
+    """
+    name, tenant = "namespaceObject.metadata.name", label("namespaceObject", TENANT)
+    suffix = NetworkName("").alias_namespace
+    longest, cut = MAX_NAME_LENGTH - len(suffix), DIGEST_LENGTH + 1
+    return (
+        f"size({tenant}) > {longest} ? {name}.matches('-[0-9a-f]{{{DIGEST_LENGTH}}}$') && "
+        f"{tenant}.startsWith({name}.substring(0, size({name}) - {cut})) : "
+        f"{name} == {tenant} + '{suffix}'"
     )
 
 
@@ -311,7 +297,7 @@ def _gate_stays() -> str:
     return f"(!{before} || {after})"
 
 
-def _label(side: str, name: str, kind: str = "labels") -> str:
+def label(side: str, name: str, kind: str = "labels") -> str:
     """A CEL expression: the value of a label or annotation, or an empty text."""
     labels = f"{side}.metadata.{kind}"
     return f"(has({labels}) && '{name}' in {labels} ? {labels}['{name}'] : '')"
@@ -323,7 +309,7 @@ def _status_list(side: str, field: str) -> str:
     return f"(has({status}) && has({status}.{field}) ? [{status}.{field}] : [])"
 
 
-def _trusted_expression(options: NetworksOptions) -> str:
+def trusted_expression(options: NetworksOptions) -> str:
     """A CEL expression: whether the user is an agent, system component or administrator."""
     users = ", ".join(f"'{user}'" for user in (*options.agents, *SYSTEM_USERS))
     groups = ", ".join(f"'{group}'" for group in options.admins)
@@ -333,7 +319,7 @@ def _trusted_expression(options: NetworksOptions) -> str:
     )
 
 
-def _resource_rule(group: str, resources: tuple[str, ...], operations: tuple[str, ...]) -> Wire:
+def resource_rule(group: str, resources: tuple[str, ...], operations: tuple[str, ...]) -> Wire:
     """A resource rule of matchConstraints, for all versions of one API group."""
     return {
         "apiGroups": [group],
@@ -343,13 +329,16 @@ def _resource_rule(group: str, resources: tuple[str, ...], operations: tuple[str
     }
 
 
-def _validation(expression: str, message: str) -> Wire:
+def validation(expression: str, message: str) -> Wire:
     """A validation; the message is an expression, too."""
     return {"expression": expression, "messageExpression": message, "reason": "Forbidden"}
 
 
-def _policy_and_binding(name: str, matches: Wire, validations: list[Wire]) -> Iterator[Object]:
-    """A policy with its validations, and its binding, which denies; also if the policy fails."""
+def policy_and_binding(name: str, matches: Wire, validations: list[Wire]) -> Iterator[Object]:
+    """A policy with its validations, and the binding that denies by it.
+
+    A request is also denied if a validation cannot be evaluated.
+    """
     yield ValidatingAdmissionPolicy(
         metadata=Meta(name=name, labels=GUARD_LABELS),
         spec={

@@ -54,7 +54,8 @@ def antrea_rules(
 ) -> list[AntreaRule]:
     """All rules in the order in which they are looked at: by tier, policy priority and position.
 
-    Rules with fields that are not evaluated are left out.
+    Rules are left out that have, themselves or in ports, fields that are not evaluated; peers and
+    subjects with such fields match nothing.
     """
     ranks = {**_TIERS, **{t.metadata.name: int(t.spec.get("priority", 250)) for t in tiers}}
 
@@ -131,9 +132,9 @@ def _unknown_ports(rule: Wire) -> set[str]:
 
 
 def _rules(policy: AntreaPolicy, baseline: bool) -> Iterator[AntreaRule]:
-    """The rules of a policy, without those with a field or port that is not evaluated.
+    """The rules of a policy, without those that have fields, or fields of ports, not evaluated.
 
-    `baseline` says whether the policy's tier is the baseline.
+    `baseline` says whether the policy's tier is the baseline; an unknown action passes.
     """
     directions: tuple[Direction, ...] = ("ingress", "egress")
     for direction in directions:
@@ -154,7 +155,10 @@ def _has_peer(rule: AntreaRule, peer: TrafficEndpoint, subject: TrafficEndpoint)
 def _matches(
     peer: Wire, rule: AntreaRule, endpoint: TrafficEndpoint, subject: TrafficEndpoint
 ) -> bool:
-    """Whether a peer or subject includes an endpoint; never with fields that are not evaluated."""
+    """Whether a peer or subject includes an endpoint.
+
+    Never if it is empty, or has fields that are not evaluated.
+    """
     if not peer or not peer.keys() <= _KNOWN_PEERS:
         return False
     if (block := peer.get("ipBlock")) is not None:

@@ -29,7 +29,11 @@ class ServiceProvider(Protocol):
     """A provider that load-balances Services in its networks."""
 
     def service(
-        self, service: Service, backends: tuple[PortBackends, ...], network: Network
+        self,
+        service: Service,
+        backends: tuple[PortBackends, ...],
+        network: Network,
+        snapshot: Snapshot,
     ) -> tuple[Object, ...]:
         """The objects that load-balance a Service."""
         ...
@@ -40,20 +44,21 @@ def plan_service(
 ) -> Plan:
     """The provider's objects for a Service with a cluster IP in a network.
 
-    An empty plan if Service or network is None, or the provider does not load-balance Services.
+    An empty plan if Service or network is None, there is no cluster IP yet, or the provider does
+    not load-balance Services.
     """
     if service is None or network is None or not isinstance(provider, ServiceProvider):
         return Plan()
     if parse_address(service.spec.cluster_ip) is None:
         return Plan()
-    objects = provider.service(service, port_backends(service, snapshot), network)
+    objects = provider.service(service, port_backends(service, snapshot), network, snapshot)
     return Plan(tuple(Desired(obj, snapshot.local) for obj in objects))
 
 
 def port_backends(service: Service, snapshot: Snapshot) -> tuple[PortBackends, ...]:
     """The ready addresses by port and target port, over all EndpointSlices of a Service.
 
-    Of each endpoint only the first address counts.
+    Of each endpoint only the first address counts; a port that no slice has is left out.
     """
     service_key = f"{service.metadata.namespace}/{service.metadata.name}"
     slices = sorted(

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from hanse.features.networks.interfaces import VPC_ARGUMENT, format_cni_args, parse_cni_args
 from hanse.features.networks.lookups import VPC
-from hanse.features.networks.names import CNI_ARGS, READINESS
+from hanse.features.networks.names import CNI_ARGS, MIRROR, READINESS
 from hanse.model.json_input import decode_json
 from hanse.model.kinds.core import Pod
 from hanse.model.kinds.networks import Network
@@ -64,6 +64,14 @@ class PodRef(Struct, frozen=True):
     namespace: str
     name: str
     uid: str = ""
+
+    def is_of(self, pod: Pod) -> bool:
+        """Whether it refers to this pod, not to an earlier one of its name; any without a uid.
+
+        Runtimes know a static pod by the uid that its mirror pod has as annotation.
+        """
+        uids = (pod.metadata.uid, pod.metadata.annotations.get(MIRROR))
+        return not self.uid or self.uid in uids
 
 
 def parse_config(text: bytes) -> CniConfig:
@@ -123,23 +131,29 @@ def merge_cni_args(args: str, annotation: str) -> str:
 def pod_cni_args(ref: PodRef, known: KnownPod | None, command: str) -> str:
     """The cni-args annotation of a pod; empty for a deletion of one that is gone.
 
-    Empty, too, if the pod has another uid. Raises `CniError` (try again) for a pod that is not
-    there (but DEL), and for ADD also if its port is not prepared: a delegate without the arguments
-    of a VPC would attach it to another network.
+    Raises `CniError` (try again) for a pod that is gone, also if another has its name (but DEL),
+    and for ADD also if its port is not prepared: a delegate without the arguments of a VPC would
+    attach it to another network. A pod in no network has none: anybody may annotate it, so that
+    they could name the VPC or an address of a tenant. DEL ignores them, all else fails.
     """
-    if known is None:
+    if known is None or not ref.is_of(known.pod):
         if command == "DEL":
             return ""
-        raise CniError(TRY_AGAIN, f"pod {ref.namespace}/{ref.name} is not there")
-    if ref.uid and known.pod.metadata.uid != ref.uid:
-        return ""  # another pod of that name
+        uid = f" of uid {ref.uid}" if ref.uid else ""
+        raise CniError(TRY_AGAIN, f"pod {ref.namespace}/{ref.name}{uid} is not there")
     if command == "ADD" and not (is_prepared(known.pod) and _has_vpc(known)):
         message = f"the network of pod {ref.namespace}/{ref.name} has not prepared its port yet"
         raise CniError(TRY_AGAIN, message)
-    return known.pod.metadata.annotations.get(CNI_ARGS, "")
+    args = known.pod.metadata.annotations.get(CNI_ARGS, "")
+    if not args or known.network is not None:
+        return args
+    if command == "DEL":
+        return ""
+    message = f"pod {ref.namespace}/{ref.name} is in no network; remove its annotation {CNI_ARGS}"
+    raise CniError(TRY_AGAIN, message)
 
 
-def names_vpc(pod: Pod) -> bool:
+def _names_vpc(pod: Pod) -> bool:
     """Whether a pod's CNI arguments name a VPC; False if they are invalid."""
     try:
         return VPC_ARGUMENT in parse_cni_args(pod.metadata.annotations.get(CNI_ARGS, ""))
@@ -149,7 +163,7 @@ def names_vpc(pod: Pod) -> bool:
 
 def _has_vpc(known: KnownPod) -> bool:
     """Whether a pod's CNI arguments name its VPC; True if its network is not of type VPC."""
-    return known.network is None or known.network.spec.type != VPC or names_vpc(known.pod)
+    return known.network is None or known.network.spec.type != VPC or _names_vpc(known.pod)
 
 
 def unread_pod_args(ref: PodRef, command: str, error: Exception) -> str:

@@ -81,7 +81,7 @@ def alias_address(
 ) -> tuple[str, Question]:
     """The address that the provider gave for one of the network's own Services, and the question.
 
-    Empty while it has not answered.
+    Empty without a valid answer.
     """
     call = provider_call(
         network,

@@ -3,10 +3,7 @@
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from hanse.features.networks.admission_policies import (
-    address_pool_policy,
-    tenant_admission_policies,
-)
+from hanse.features.networks.admission_policies import tenant_admission_policies
 from hanse.features.networks.backends import ServiceProvider, plan_service
 from hanse.features.networks.external_ipam import (
     has_provider,
@@ -19,31 +16,32 @@ from hanse.features.networks.isolation_plan import (
     keys_for_isolation,
     plan_isolation,
 )
-from hanse.features.networks.kube_ovn import KubeOvnProvider
+from hanse.features.networks.kube_ovn import SWITCH, KubeOvnProvider, provider_subnets
 from hanse.features.networks.lifecycle import address_pools, plan_network
 from hanse.features.networks.lookups import (
     PEERINGS_BY_PEER,
     PODS_BY_NETWORK,
     SERVICES_BY_NETWORK,
     WAITING_PODS_BY_NETWORK,
-    find_network,
     is_served,
+    labels_network,
+    member_network,
     namespace_tenant,
     tenant_namespaces,
     tenant_networks,
 )
+from hanse.features.networks.membership import tenant_of
 from hanse.features.networks.names import (
-    DEFAULT,
+    FEATURE_NAME,
     NETWORK,
     RANGE_OF,
     SHARED_DNS,
-    TENANT,
-    NetworkName,
     parse_network_name,
     shorten_name,
 )
 from hanse.features.networks.options import NetworksOptions
 from hanse.features.networks.peering import own_network, plan_peering
+from hanse.features.networks.pool_policies import address_pool_policy, subnet_policy
 from hanse.features.networks.ports import PortProvider, plan_port
 from hanse.features.networks.providers import ExternalProvider, FlatProvider, Provider
 from hanse.features.networks.tenants import plan_tenant
@@ -73,7 +71,7 @@ _OPTIONAL_KINDS = (ServiceCIDR.kind, ValidatingAdmissionPolicy.kind, ClusterNetw
 class Networks:
     """Tenant networks of one cluster."""
 
-    name = "networks"
+    name = FEATURE_NAME
 
     def __init__(
         self,
@@ -93,7 +91,10 @@ class Networks:
         return self.providers.get(network.spec.type) or ExternalProvider(network.spec.type)
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
-        """The plan of a key, by its topic; an unknown topic has an empty plan."""
+        """The plan of a key by its topic; an unknown topic has an empty plan.
+
+        The topic `guards` is for the ValidatingAdmissionPolicies, not for guards of nodes.
+        """
         match key.topic:
             case "tenant":
                 return plan_tenant(key, snapshot, self.options)
@@ -137,23 +138,20 @@ class Networks:
     def _port_plan(self, key: Key, snapshot: Snapshot) -> Plan:
         """The plan of a pod's port in the network that its labels name.
 
-        Without one, the port goes.
+        Empty without the pod or the network, which deletes the port.
         """
         pod = snapshot.get(snapshot.local, Pod, key.name, key.namespace)
-        name = _network_of_labels(pod) if pod is not None else None
-        network = find_network(name, snapshot) if name is not None else None
+        network = member_network(pod, snapshot) if pod is not None else None
         provider = self.provider_of(network) if network is not None else self.providers["flat"]
         return plan_port(pod, network, provider, snapshot)
 
     def _service_plan(self, key: Key, snapshot: Snapshot) -> Plan:
-        """The provider's objects for a Service, or with ipam External what the provider is told.
+        """The provider's objects for a Service; with ipam External the request to confirm it.
 
-        Without the Service, or its network, by provider `flat`.
+        Empty without the Service or its network.
         """
         service = snapshot.get(snapshot.local, Service, key.name, key.namespace)
-        network = (
-            find_network(_network_of_labels(service), snapshot) if service is not None else None
-        )
+        network = member_network(service, snapshot) if service is not None else None
         if network is not None and has_provider(network, self.options):
             return plan_backends(service, network, snapshot, self.options)
         provider = self.provider_of(network) if network is not None else self.providers["flat"]
@@ -168,14 +166,16 @@ class Networks:
         guards = (
             *tenant_admission_policies(self.options),
             *address_pool_policy(address_pools(snapshot)),
+            *subnet_policy(provider_subnets(snapshot), SWITCH, self.options),
         )
         return Plan(tuple(Desired(guard, snapshot.local) for guard in guards))
 
     def _keys_for_object(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-        """The keys that a changed object of this cluster affects, by its kind.
+        """The keys that a changed object of this cluster affects, by its kind; else none.
 
-        None for other kinds. A Network that appears or goes affects all pods and Services in it; a
-        NetworkPort counts only if it goes.
+        Of a Tenant it and its networks; of a Network what depends on it, and all in it if it
+        appears or goes; of Namespaces, pods, Services, slices, ServiceCIDRs and peerings what they
+        belong to. A NetworkPort counts only if it goes.
         """
         obj = change.object
         meta = obj.metadata
@@ -233,9 +233,10 @@ class Networks:
     def _keys_for_member(self, member: Object, snapshot: Snapshot) -> Iterator[Key]:
         """Keys for a pod, Service or slice in a network: its port or Service, if it has a plan.
 
-        Also the network while it is deleted, and its addresses if the Service is gone.
+        Also the network while it is deleted, and its addresses if the Service is gone; none if the
+        network does not exist.
         """
-        name = _network_of_labels(member)
+        name = labels_network(member)
         network = snapshot.get(snapshot.local, Network, str(name))
         if network is None:
             return
@@ -282,7 +283,10 @@ class Networks:
             yield from self._keys_for_peering(peering, snapshot)
 
     def _keys_for_range(self, cidr: ServiceCIDR, snapshot: Snapshot) -> Iterator[Key]:
-        """Keys for a ServiceCIDR: guards, and its network by label, or failed ones without one."""
+        """Keys for a ServiceCIDR: the admission policies, and the network in its label.
+
+        Without a label, all failed networks.
+        """
         yield GUARDS_KEY
         owner = cidr.metadata.labels.get(RANGE_OF)
         if owner is None:
@@ -321,21 +325,28 @@ class Networks:
             yield Key("isolation", namespace.metadata.name)
 
     def _keys_for_namespace(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-        """A namespace's tenants before and after, what depends on their namespaces, and guards.
+        """Keys of a namespace's tenants before and after, and of all that depends on these.
 
-        None for a namespace that is no tenant's.
+        That is their networks, its isolation and the admission policies; with another tenant also
+        its pods and Services. None without a tenant.
         """
-        for tenant in _changed_tenants(change):
+        name = change.object.metadata.name
+        versions = (change.before, change.after)
+        tenants = {tenant_of(v if isinstance(v, Namespace) else None) for v in versions}
+        for tenant in tenants - {""}:
             yield GUARDS_KEY
             yield Key("tenant", tenant)
             yield from self._network_keys(tenant, snapshot)
-            yield Key("isolation", change.object.metadata.name)
+            yield Key("isolation", name)
+            for network in tenant_networks(tenant, snapshot) if len(tenants) > 1 else ():
+                members = self._keys_in_network(network.metadata.name, snapshot)
+                yield from (key for key in members if key.namespace == name)
 
     def _keys_for_fact(self, change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
         """Keys for a fact of the local cluster: a write outcome, or that a kind is served.
 
-        For optional kinds these are the guards and all networks and namespaces; other facts have
-        none.
+        For optional kinds these are the admission policies and all networks and namespaces; other
+        facts have none.
         """
         match change.fact:
             case KindServed(where, kind) if (
@@ -356,7 +367,8 @@ class Networks:
         """The keys whose status reports the outcome of a write of this kind.
 
         A Network's: its tenant; a Namespace's: all tenants; a ServiceCIDR's: all networks; a
-        Service's, EndpointSlice's or Deployment's: all networks of the namespace's tenant.
+        Service's, EndpointSlice's or Deployment's: all networks of the namespace's tenant; else
+        none.
         """
         if kind == Network.kind:
             yield Key("tenant", parse_network_name(name).tenant)
@@ -369,16 +381,3 @@ class Networks:
             )
         elif kind in (Service.kind, Deployment.kind, EndpointSlice.kind):
             yield from self._network_keys(namespace_tenant(namespace, snapshot), snapshot)
-
-
-def _network_of_labels(member: Object) -> NetworkName:
-    """The network of an object's labels, `default` without one; nothing is verified."""
-    labels = member.metadata.labels
-    return NetworkName(labels.get(TENANT, ""), labels.get(NETWORK, DEFAULT))
-
-
-def _changed_tenants(change: ObjectChange) -> set[str]:
-    """The tenant labels of an object before and after a change."""
-    versions: tuple[Object | None, ...] = (change.before, change.after)
-    tenants = {v.metadata.labels.get(TENANT, "") for v in versions if v is not None}
-    return tenants - {""}

@@ -39,7 +39,7 @@ from hanse.model.snapshot import Snapshot
 
 
 def network_consumers(name: NetworkName, snapshot: Snapshot) -> list[Object]:
-    """Pods and Services of users in a network, by labels and namespace; not those of its DNS."""
+    """Pods and Services of users in a network, by labels and namespace; without those of ours."""
     pods = [
         p
         for p in snapshot.by(snapshot.local, PODS_BY_NETWORK, str(name))
@@ -121,7 +121,7 @@ def _remaining_objects(network: Network, snapshot: Snapshot) -> Iterator[Object]
     """The network's own Services, DNS pods and ServiceCIDRs that still exist."""
     name = parse_network_name(network.metadata.name)
     for service in snapshot.by(snapshot.local, SERVICES_BY_NETWORK, str(name)):
-        if is_managed(service.metadata.labels):
+        if is_managed(service.metadata.labels) and is_in_tenant(service, name, snapshot):
             yield service
     for pod in snapshot.by(snapshot.local, PODS_BY_NETWORK, str(name)):
         if DNS in pod.metadata.labels and is_in_tenant(pod, name, snapshot):

@@ -53,7 +53,8 @@ def isolated_by(snapshot: Snapshot, options: NetworksOptions) -> Isolation:
 def guard_state(node: Node, snapshot: Snapshot) -> HolderState:
     """Whether the rules of a guard hold on a node; SILENT if it has none, or not since its boot.
 
-    READY, too, for a node that cannot run pods of tenants yet.
+    READY, too, for a node that cannot run pods of tenants yet; UNKNOWN while nothing is known of
+    the renewals of its Lease.
     """
     name = node.metadata.name
     lease = snapshot.get(snapshot.local, Lease, name, GUARDS_NAMESPACE)
@@ -68,7 +69,7 @@ def guard_state(node: Node, snapshot: Snapshot) -> HolderState:
 def unguarded_nodes(nodes: Iterable[Node], leases: Iterable[Lease], now: datetime) -> list[str]:
     """The names of nodes without a guard, to somebody who reads Nodes and Leases once.
 
-    A Lease that was not renewed in time, by the clocks of its guard and ours, does not count.
+    A Lease that was not renewed in time, by the API server's clock and ours, does not count.
     """
     held = {lease.metadata.name: lease for lease in leases}
     return sorted(

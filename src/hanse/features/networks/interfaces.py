@@ -61,7 +61,8 @@ def parse_interface(annotations: dict[str, str]) -> InterfaceRequest:
 def candidate_subnets(network: Network, nic: InterfaceRequest) -> tuple[Subnet, ...]:
     """The subnets that match a request; raises `InvalidInterface` if there are none.
 
-    It also raises if the requested address is a subnet's network or broadcast address.
+    Also if the requested address is the network or broadcast address of the first of them. A
+    network without subnets has the default one.
     """
     subnets: tuple[Subnet, ...] = network.spec.subnets or (DEFAULT_SUBNET,)
     names = ", ".join(f"{s.name} ({s.cidr})" for s in subnets) or "none"

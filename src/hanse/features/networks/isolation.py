@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import ip_network
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
 from hanse.features.networks.guard.facts import Access
@@ -23,6 +24,7 @@ from hanse.features.networks.names import (
     shorten_name,
 )
 from hanse.features.networks.ranges import overlaps
+from hanse.model.json_input import decode_json
 from hanse.model.kinds.core import Protocol
 from hanse.model.kinds.networking import (
     EgressPolicyRule,
@@ -243,41 +245,75 @@ def _network_policy(
 
 
 PRIORITY = 900
-"""Priority within the Admin tier; lower numbers come first."""
+"""Priority of networks within the Admin tier, where lower numbers come first; namespaces follow."""
+MAX_PEERS = 25
+"""The most peers of a rule that the API accepts."""
 
 
 def cluster_network_policies(
     name: NetworkName, peers: tuple[NetworkName, ...]
 ) -> Iterator[ClusterNetworkPolicy]:
-    """A ClusterNetworkPolicy of a network that denies traffic with all namespaces of tenants.
+    """The ClusterNetworkPolicies of a network that deny traffic with all namespaces of tenants.
 
-    Traffic within the network and with its peers is passed on to NetworkPolicies.
+    Traffic within the network and with its peers is passed on to NetworkPolicies. The default
+    network has two, as a subject cannot mean labelled and unlabelled pods.
     """
-    passed = [_network_pods(one) for one in (name, *peers)]
-    tenants: Wire = {"namespaces": {"matchExpressions": [{"key": TENANT, "operator": "Exists"}]}}
-    yield ClusterNetworkPolicy(
-        metadata=Meta(name=shorten_name(f"{FEATURE_DOMAIN}-{name}", 253)),
+    passed = [pods for one in (name, *peers) for pods in _network_pods(one)]
+    labels = {TENANT: name.tenant, NETWORK: name.network}
+    for policy_name, subject in zip(cluster_policy_names(name), _network_pods(name), strict=True):
+        yield _cluster_network_policy(policy_name, labels, PRIORITY, subject, passed)
+
+
+def cluster_policy_names(name: NetworkName) -> list[str]:
+    """The names of the ClusterNetworkPolicies of a network."""
+    suffixes = ("", ".unlabelled") if name.network == DEFAULT else ("",)
+    return [shorten_name(f"{FEATURE_DOMAIN}-{name}{suffix}", 253) for suffix in suffixes]
+
+
+def namespace_cluster_policy(namespace: str, tenant: str) -> ClusterNetworkPolicy:
+    """The ClusterNetworkPolicy of a namespace: it denies what no network of the tenant passes on.
+
+    So pods that are in no network reach no namespace of tenants.
+    """
+    subject: Wire = {"namespaces": {"matchLabels": {NAMESPACE_NAME: namespace}}}
+    name = namespace_policy_name(namespace)
+    return _cluster_network_policy(name, {TENANT: tenant}, PRIORITY + 1, subject, ())
+
+
+def namespace_policy_name(namespace: str) -> str:
+    """The name of a namespace's ClusterNetworkPolicy; those of networks have one more dot."""
+    return f"{FEATURE_DOMAIN}-{namespace}"
+
+
+def _cluster_network_policy(
+    name: str, labels: dict[str, str], priority: int, subject: Wire, passed: Sequence[Wire]
+) -> ClusterNetworkPolicy:
+    """A ClusterNetworkPolicy that passes some peers on and denies all namespaces of tenants."""
+    return ClusterNetworkPolicy(
+        metadata=Meta(name=name, labels=labels),
         spec=ClusterNetworkPolicySpec(
             tier="Admin",
-            priority=PRIORITY,
-            subject=_network_pods(name),
-            ingress=(
-                {"name": "within", "action": "Pass", "from": passed},
-                {"name": "other-tenants", "action": "Deny", "from": [tenants]},
-            ),
-            egress=(
-                {"name": "within", "action": "Pass", "to": passed},
-                {"name": "other-tenants", "action": "Deny", "to": [tenants]},
-            ),
+            priority=priority,
+            subject=subject,
+            ingress=tuple(_tenant_rules("from", passed)),
+            egress=tuple(_tenant_rules("to", passed)),
         ),
     )
 
 
-def _network_pods(name: NetworkName) -> Wire:
-    """The peer with a network's pods, in all namespaces of its tenant."""
-    return {
-        "pods": {
-            "namespaceSelector": {"matchLabels": {TENANT: name.tenant}},
-            "podSelector": {"matchLabels": {NETWORK: name.network}},
-        }
-    }
+def _tenant_rules(side: Literal["from", "to"], passed: Sequence[Wire]) -> Iterator[Wire]:
+    """Rules that pass some peers on and deny all other namespaces of tenants."""
+    for first in range(0, len(passed), MAX_PEERS):
+        within = [*passed[first : first + MAX_PEERS]]
+        yield {"name": "within", "action": "Pass", side: within}
+    tenants: Wire = {"namespaces": {"matchExpressions": [{"key": TENANT, "operator": "Exists"}]}}
+    yield {"name": "other-tenants", "action": "Deny", side: [tenants]}
+
+
+def _network_pods(name: NetworkName) -> Iterator[Wire]:
+    """The peers with a network's pods, in all namespaces of its tenant: those with its label first.
+
+    Pods without a label are a peer of the default network.
+    """
+    for peer in network_peers(name):
+        yield {"pods": decode_json(msgspec.json.encode(peer))}  # lists, as they are read

@@ -3,7 +3,7 @@
 Policies stay until every node has a guard, and are there before the rules of a guard go.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_address, ip_network
 
 from hanse.features.networks.guard.facts import (
@@ -20,18 +20,33 @@ from hanse.features.networks.guarded_nodes import (
     isolated_by,
     runs_on_new_node,
 )
-from hanse.features.networks.isolation import DENY, IsolationInputs, isolation_policies, policy_name
+from hanse.features.networks.isolation import (
+    DENY,
+    IsolationInputs,
+    cluster_policy_names,
+    isolation_policies,
+    namespace_cluster_policy,
+    namespace_policy_name,
+    policy_name,
+)
 from hanse.features.networks.lookups import (
     GUARDS_MISSING,
     ISOLATED,
     PODS_BY_NETWORK,
     apiserver_endpoints,
     is_drained,
+    is_in_tenant,
     namespace_tenant,
     tenant_namespaces,
     tenant_networks,
 )
-from hanse.features.networks.names import NETWORK, TENANT, NetworkName, parse_network_name
+from hanse.features.networks.names import (
+    NETWORK,
+    TENANT,
+    NetworkName,
+    is_managed,
+    parse_network_name,
+)
 from hanse.features.networks.options import NetworksOptions
 from hanse.features.networks.peering import agreed_peers
 from hanse.model.conditions import Condition, condition, find_condition
@@ -40,15 +55,18 @@ from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Node, Pod
 from hanse.model.kinds.networking import NetworkPolicy
 from hanse.model.kinds.networks import Network, NetworkAccess
+from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
 from hanse.model.naming import GUARDS_NAMESPACE
+from hanse.model.objects import ClusterObjectRef, object_ref
 from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
 
 
 def plan_isolation(key: Key, snapshot: Snapshot, options: NetworksOptions) -> Plan:
-    """The NetworkPolicies of a tenant's namespace, if these isolate networks; else none.
+    """The policies of a tenant's namespace, if these isolate networks; else none.
 
-    Everything stays while it is undecided what isolates; none without tenant or while terminating.
+    Everything stays while it is undecided what isolates, and NetworkPolicies until the tenant's
+    ClusterNetworkPolicies are there; none without tenant or while terminating.
     """
     tenant = namespace_tenant(key.name, snapshot)
     namespace = snapshot.get(snapshot.local, Namespace, key.name)
@@ -60,8 +78,22 @@ def plan_isolation(key: Key, snapshot: Snapshot, options: NetworksOptions) -> Pl
             return Plan(tuple(Desired(policy, snapshot.local) for policy in policies))
         case Isolation.UNDECIDED:
             return Plan(keep_all=True)
-        case Isolation.GUARDS | Isolation.ADMIN_POLICIES:
+        case Isolation.ADMIN_POLICIES:
+            denied = Desired(namespace_cluster_policy(key.name, tenant), snapshot.local)
+            return Plan((denied,), kept=tuple(_needed_policies(key.name, tenant, snapshot)))
+        case Isolation.GUARDS:
             return Plan()
+
+
+def _needed_policies(namespace: str, tenant: str, snapshot: Snapshot) -> Iterator[ClusterObjectRef]:
+    """Our NetworkPolicies in a namespace, while a ClusterNetworkPolicy of its tenant is missing."""
+    networks = (n for n in tenant_networks(tenant, snapshot) if not is_drained(n))
+    names = [parse_network_name(n.metadata.name) for n in networks]
+    if _has_cluster_policies(tenant, names, snapshot):
+        return
+    for policy in snapshot.in_namespace(snapshot.local, NetworkPolicy, namespace):
+        if is_managed(policy.metadata.labels):
+            yield ClusterObjectRef(snapshot.local, object_ref(policy))
 
 
 def isolated_condition(
@@ -69,18 +101,16 @@ def isolated_condition(
 ) -> tuple[Condition, ...]:
     """The condition Isolated, with what isolates the network; empty while that is undecided.
 
-    False while its NetworkPolicies are missing; a new network has no condition until they exist.
+    False while its policies are missing; a new network has no condition until they exist.
     """
     by = isolated_by(snapshot, options)
     if by is Isolation.UNDECIDED:
         return ()
-    if by is not Isolation.POLICIES:
-        return (condition(ISOLATED, True, by.value),)
-    if not _has_policies(parse_network_name(network.metadata.name), snapshot):
+    if by is not Isolation.GUARDS and not _is_isolated_by_policies(network, by, snapshot):
         if find_condition(network.status.conditions, ISOLATED) is None:
             return ()
-        return (condition(ISOLATED, False, "Pending", "its NetworkPolicies are not written yet"),)
-    if not options.guard:
+        return (condition(ISOLATED, False, "Pending", f"its {by.value} are not written yet"),)
+    if by is not Isolation.POLICIES or not options.guard:
         return (condition(ISOLATED, True, by.value),)
     message = (
         "not every node has a guard, so that NetworkPolicies isolate networks, and those of "
@@ -94,8 +124,8 @@ def keys_for_isolation(
 ) -> Iterator[Key]:
     """Keys of namespaces and networks for a change of what isolation depends on.
 
-    That is: nodes and their guards, NetworkAccesses, NetworkPolicies that appear or go, and pods
-    with addresses outside of their node's ranges.
+    That is: nodes and their guards, NetworkAccesses, policies that appear or go, and pods with
+    addresses outside of their node's ranges.
     """
     if isinstance(change, FactChange):
         fact = change.fact
@@ -112,6 +142,8 @@ def keys_for_isolation(
             yield from all_isolation_keys(snapshot)
         case NetworkPolicy() as policy if before is None or after is None:
             yield from _keys_for_policy(policy, snapshot)
+        case ClusterNetworkPolicy() as policy if before is None or after is None:
+            yield from _keys_for_cluster_policy(policy, snapshot)
         case Pod():
             yield from _keys_for_pod(change, snapshot, options)
         case _:
@@ -176,10 +208,12 @@ def _merged(ranges: list[str]) -> tuple[str, ...]:
 def _has_known_addresses(name: NetworkName, snapshot: Snapshot) -> bool:
     """Whether all addresses of a network's pods are in their nodes' pod ranges."""
     pods = snapshot.by(snapshot.local, PODS_BY_NETWORK, str(name))
-    return not any(_is_elsewhere(pod, snapshot) for pod in pods)
+    return not any(
+        is_in_tenant(pod, name, snapshot) and _is_outside_node_ranges(pod, snapshot) for pod in pods
+    )
 
 
-def _is_elsewhere(pod: Pod, snapshot: Snapshot) -> bool:
+def _is_outside_node_ranges(pod: Pod, snapshot: Snapshot) -> bool:
     """Whether an address of a pod is in none of its node's pod ranges; True if these are unknown.
 
     False for a pod without addresses.
@@ -191,8 +225,24 @@ def _is_elsewhere(pod: Pod, snapshot: Snapshot) -> bool:
     return not all(any(ip_address(a) in one for one in ranges) for a in addresses)
 
 
+def _is_isolated_by_policies(network: Network, by: Isolation, snapshot: Snapshot) -> bool:
+    """Whether the policies that isolate a network are there: NetworkPolicies or those of admins."""
+    name = parse_network_name(network.metadata.name)
+    if by is Isolation.ADMIN_POLICIES:
+        return _has_cluster_policies(name.tenant, [name], snapshot)
+    return _has_policies(name, snapshot)
+
+
+def _has_cluster_policies(tenant: str, networks: Iterable[NetworkName], snapshot: Snapshot) -> bool:
+    """Whether networks of a tenant and all its namespaces have their ClusterNetworkPolicies."""
+    names = [policy for network in networks for policy in cluster_policy_names(network)]
+    spaces = tenant_namespaces(tenant, snapshot)
+    names += [namespace_policy_name(namespace.metadata.name) for namespace in spaces]
+    return all(snapshot.get(snapshot.local, ClusterNetworkPolicy, n) is not None for n in names)
+
+
 def _has_policies(name: NetworkName, snapshot: Snapshot) -> bool:
-    """Whether the policies of a network are in all namespaces of its tenant."""
+    """Whether the NetworkPolicies of a network are in all namespaces of its tenant."""
     return all(
         snapshot.get(snapshot.local, NetworkPolicy, policy, namespace.metadata.name) is not None
         for namespace in tenant_namespaces(name.tenant, snapshot)
@@ -211,6 +261,15 @@ def _keys_for_policy(policy: NetworkPolicy, snapshot: Snapshot) -> Iterator[Key]
         yield Key("network", str(NetworkName(tenant, meta.labels[NETWORK])))
 
 
+def _keys_for_cluster_policy(policy: ClusterNetworkPolicy, snapshot: Snapshot) -> Iterator[Key]:
+    """The networks and namespaces of the tenant that a ClusterNetworkPolicy's label names."""
+    tenant = policy.metadata.labels.get(TENANT, "")
+    for network in tenant_networks(tenant, snapshot):
+        yield Key("network", network.metadata.name)
+    for namespace in tenant_namespaces(tenant, snapshot):
+        yield Key("isolation", namespace.metadata.name)
+
+
 def _keys_for_pod(
     change: ObjectChange, snapshot: Snapshot, options: NetworksOptions
 ) -> Iterator[Key]:
@@ -226,7 +285,9 @@ def _keys_for_pod(
         return  # it is where it was
     if options.guard and runs_on_new_node(pods, snapshot):
         yield from all_isolation_keys(snapshot)
-    if not _has_accesses(snapshot) or not any(_is_elsewhere(pod, snapshot) for pod in pods):
+    if not _has_accesses(snapshot) or not any(
+        _is_outside_node_ranges(pod, snapshot) for pod in pods
+    ):
         return
     for tenant in sorted({pod.metadata.labels.get(TENANT, "") for pod in pods}):
         for namespace in tenant_namespaces(tenant, snapshot):

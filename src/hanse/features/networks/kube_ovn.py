@@ -1,5 +1,7 @@
 """The kube-ovn provider: Vpc, Subnets, SwitchLBRules and pod annotations."""
 
+from collections.abc import Iterator
+
 from hanse.features.networks.addresses import gateway_address, parse_address
 from hanse.features.networks.backends import PortBackends
 from hanse.features.networks.interfaces import (
@@ -11,7 +13,14 @@ from hanse.features.networks.interfaces import (
     requested_range,
 )
 from hanse.features.networks.lookups import is_served, tenant_namespaces
-from hanse.features.networks.names import NIC, parse_network_name, shorten_name
+from hanse.features.networks.names import (
+    FEATURE_NAME,
+    MAX_NAME_LENGTH,
+    NIC,
+    parse_network_name,
+    shorten_name,
+)
+from hanse.features.networks.pool_policies import ProviderSubnets
 from hanse.features.networks.ports import PortPlan
 from hanse.features.networks.providers import ProvisionResult
 from hanse.features.networks.ranges import DEFAULT_SUBNET, malformed_ranges, parse_range
@@ -27,12 +36,17 @@ from hanse.model.kinds.kubeovn import (
     VpcSpec,
 )
 from hanse.model.kinds.networks import Network, Subnet
+from hanse.model.naming import unique_name
 from hanse.model.objects import Meta, Object
+from hanse.model.ownership import is_owned_by
+from hanse.model.plan import Key
 from hanse.model.snapshot import Snapshot, Watch, Writes
 
 SWITCH = "ovn.kubernetes.io/logical_switch"
 IP_ADDRESS = "ovn.kubernetes.io/ip_address"
 
+MAX_RULE_NAME_LENGTH = MAX_NAME_LENGTH - len("slr-")
+"""Characters of a SwitchLBRule's name: kube-ovn makes a Service `slr-NAME` of it."""
 
 _KUBE_OVN, _PRODUCT = "networks as VPCs", "Kube-OVN"
 
@@ -67,7 +81,7 @@ class KubeOvnProvider:
             return ProvisionResult("Failed", "; ".join(errors))
         vpc = _desired_vpc(network, snapshot)
         subnets = tuple(
-            _desired_subnet(network, s) for s in network.spec.subnets or (DEFAULT_SUBNET,)
+            _desired_subnet(network, s, snapshot) for s in network.spec.subnets or (DEFAULT_SUBNET,)
         )
         waiting = [s.metadata.name for s in subnets if not _is_ready(s.metadata.name, snapshot)]
         if waiting:
@@ -77,34 +91,37 @@ class KubeOvnProvider:
 
     def deprovision(self, network: Network, snapshot: Snapshot) -> ProvisionResult:
         """Keep the Vpc until its Subnets are gone, as kube-ovn needs it; `gone` once both are."""
+        vpc = _vpc_name(network, snapshot)
         subnets = sorted(
-            s.metadata.name
-            for s in snapshot.all(snapshot.local, OvnSubnet)
-            if s.spec.vpc == _vpc_name(network)
+            s.metadata.name for s in snapshot.all(snapshot.local, OvnSubnet) if s.spec.vpc == vpc
         )
         if subnets:
             message = f"kube-ovn removes {', '.join(subnets[:3])}"
             return ProvisionResult(
                 "Pending", message, (_desired_vpc(network, snapshot),), gone=False
             )
-        remaining = snapshot.get(snapshot.local, Vpc, _vpc_name(network)) is not None
-        return ProvisionResult(
-            "Pending", f"kube-ovn removes {_vpc_name(network)}", gone=not remaining
-        )
+        remaining = snapshot.get(snapshot.local, Vpc, vpc) is not None
+        return ProvisionResult("Pending", f"kube-ovn removes {vpc}", gone=not remaining)
 
-    def port(self, pod: Pod, network: Network, snapshot: Snapshot) -> PortPlan:  # noqa: ARG002 - the contract
-        """Pod annotations with the Subnet and the requested address; always ready, without objects.
+    def port(self, pod: Pod, network: Network, snapshot: Snapshot) -> PortPlan:
+        """Pod annotations with the Subnet and the requested address, without objects.
 
-        Raises `InvalidInterface` as `check` does.
+        Ready once Subnets are listed. Raises `InvalidInterface` as `check` does.
         """
         nic, subnet = _parse_supported_interface(network, pod.metadata.annotations)
-        annotations = {SWITCH: _subnet_name(network, subnet)}
+        if not snapshot.listed(snapshot.local, OvnSubnet):  # the Subnet's name is not known
+            return PortPlan(message="waiting for Subnets of kube-ovn to be listed")
+        annotations = {SWITCH: _subnet_name(network, subnet, snapshot)}
         if nic.ip:
             annotations[IP_ADDRESS] = str(parse_address(nic.ip))
         return PortPlan(ready=True, annotations=annotations)
 
     def service(
-        self, service: Service, backends: tuple[PortBackends, ...], network: Network
+        self,
+        service: Service,
+        backends: tuple[PortBackends, ...],
+        network: Network,
+        snapshot: Snapshot,
     ) -> tuple[Object, ...]:
         """One SwitchLBRule for each distinct set of ready endpoints; none for ports without any."""
         rules: dict[tuple[str, ...], list[PortBackends]] = {}
@@ -112,7 +129,12 @@ class KubeOvnProvider:
             if backend.addresses:
                 rules.setdefault(backend.addresses, []).append(backend)
         return tuple(
-            _load_balancer_rule(service, network, number, endpoints, port_backends)
+            _load_balancer_rule(
+                service,
+                _rule_name(service, network, number, snapshot),
+                endpoints,
+                port_backends,
+            )
             for number, (endpoints, port_backends) in enumerate(sorted(rules.items()))
         )
 
@@ -136,21 +158,15 @@ def _parse_supported_interface(
 
 
 def _load_balancer_rule(
-    service: Service,
-    network: Network,
-    number: int,
-    endpoints: tuple[str, ...],
-    port_backends: list[PortBackends],
+    service: Service, name: str, endpoints: tuple[str, ...], port_backends: list[PortBackends]
 ) -> SwitchLBRule:
-    """The SwitchLBRule of a Service for one set of endpoints; `number` makes its name unique."""
-    meta = service.metadata
-    name = f"{network.metadata.name}-{meta.namespace}-{meta.name}-{number}".replace(".", "-")
+    """The SwitchLBRule of a Service for one set of endpoints."""
     affinity = "ClientIP" if service.spec.session_affinity == "ClientIP" else ""
     return SwitchLBRule(
-        metadata=Meta(name=shorten_name(name)),
+        metadata=Meta(name=name),
         spec=SwitchLBRuleSpec(
             vip=service.spec.cluster_ip,
-            namespace=meta.namespace,
+            namespace=service.metadata.namespace,
             endpoints=endpoints,
             session_affinity=affinity,
             ports=tuple(
@@ -165,26 +181,83 @@ def _desired_vpc(network: Network, snapshot: Snapshot) -> Vpc:
     """The Vpc of a network, for all namespaces of its tenant."""
     tenant = parse_network_name(network.metadata.name).tenant
     namespaces = tuple(n.metadata.name for n in tenant_namespaces(tenant, snapshot))
-    return Vpc(metadata=Meta(name=_vpc_name(network)), spec=VpcSpec(namespaces=namespaces))
+    name = _vpc_name(network, snapshot)
+    return Vpc(metadata=Meta(name=name), spec=VpcSpec(namespaces=namespaces))
 
 
-def _vpc_name(network: Network) -> str:
-    """The name of a network's Vpc: the network's with a dash for the dot."""
-    return shorten_name(network.metadata.name.replace(".", "-"))
+def _vpc_name(network: Network, snapshot: Snapshot) -> str:
+    """The name of a network's Vpc: `TENANT-NETWORK`, as `_own_name` has it."""
+    return _own_name(Vpc, _network_key(network), _name_parts(network), snapshot)
 
 
-def _subnet_name(network: Network, subnet: Subnet) -> str:
-    """The name of the kube-ovn Subnet: `TENANT-NETWORK-SUBNET`."""
-    return shorten_name(f"{network.metadata.name.replace('.', '-')}-{subnet.name}")
+def _subnet_name(network: Network, subnet: Subnet, snapshot: Snapshot) -> str:
+    """The name of the kube-ovn Subnet: `TENANT-NETWORK-SUBNET`, as `_own_name` has it."""
+    parts = (*_name_parts(network), subnet.name)
+    return _own_name(OvnSubnet, _network_key(network), parts, snapshot)
 
 
-def _desired_subnet(network: Network, subnet: Subnet) -> OvnSubnet:
+def _rule_name(service: Service, network: Network, number: int, snapshot: Snapshot) -> str:
+    """The name of a Service's SwitchLBRule for one of its sets of endpoints.
+
+    It is `TENANT-NETWORK-NAMESPACE-SERVICE-NUMBER`, as `_own_name` has it.
+    """
+    meta = service.metadata
+    parts = (*_name_parts(network), meta.namespace, meta.name, str(number))
+    key = Key("service", meta.name, meta.namespace)
+    return _own_name(SwitchLBRule, key, parts, snapshot, MAX_RULE_NAME_LENGTH)
+
+
+def provider_subnets(snapshot: Snapshot) -> Iterator[ProviderSubnets]:
+    """The names of the Subnets of all networks by kube-ovn."""
+    for network in snapshot.all(snapshot.local, Network):
+        if network.spec.type == KubeOvnProvider.name:
+            subnets = network.spec.subnets or (DEFAULT_SUBNET,)
+            names = tuple(_subnet_name(network, subnet, snapshot) for subnet in subnets)
+            yield ProviderSubnets(parse_network_name(network.metadata.name), names)
+
+
+def _network_key(network: Network) -> Key:
+    """The key that owns the Vpc and the Subnets of a network."""
+    return Key("network", network.metadata.name)
+
+
+def _name_parts(network: Network) -> tuple[str, str]:
+    """The tenant and the short name of a network."""
+    name = parse_network_name(network.metadata.name)
+    return name.tenant, name.network
+
+
+def _own_name(
+    kind: type[Object],
+    key: Key,
+    parts: tuple[str, ...],
+    snapshot: Snapshot,
+    limit: int = MAX_NAME_LENGTH,
+) -> str:
+    """The name of an object of a key: its parts with dashes, or with a hash if that is ambiguous.
+
+    It is ambiguous if a part has a dash, if it is too long, or if another owner has it. A name
+    that an object of this key has already stays.
+    """
+    plain = shorten_name("-".join(parts).replace(".", "-"), limit)
+    unique = unique_name(*parts, most=limit)
+    for name in (plain, unique):
+        current = snapshot.get(snapshot.local, kind, name)
+        if current is not None and is_owned_by(current, FEATURE_NAME, str(key), snapshot.local):
+            return name
+    ambiguous = not all(part.isalnum() for part in parts) or len("-".join(parts)) > limit
+    return unique if ambiguous or snapshot.get(snapshot.local, kind, plain) is not None else plain
+
+
+def _desired_subnet(network: Network, subnet: Subnet, snapshot: Snapshot) -> OvnSubnet:
     """The kube-ovn Subnet; its gateway is empty if the CIDR is malformed."""
     range_ = parse_range(subnet.cidr)
     gateway = str(gateway_address(range_)) if range_ is not None else ""
     return OvnSubnet(
-        metadata=Meta(name=_subnet_name(network, subnet)),
-        spec=OvnSubnetSpec(vpc=_vpc_name(network), cidr_block=subnet.cidr, gateway=gateway),
+        metadata=Meta(name=_subnet_name(network, subnet, snapshot)),
+        spec=OvnSubnetSpec(
+            vpc=_vpc_name(network, snapshot), cidr_block=subnet.cidr, gateway=gateway
+        ),
     )
 
 

@@ -22,7 +22,10 @@ SKIP_MIRROR = "endpointslice.kubernetes.io/skip-mirror"
 
 
 def kubernetes_service(name: NetworkName, address: str, snapshot: Snapshot) -> Service:
-    """The network's `kubernetes` Service at an address, with the ports of `default/kubernetes`."""
+    """The network's `kubernetes` Service at an address, with the ports of `default/kubernetes`.
+
+    While that is not known, with https at 443.
+    """
     own = snapshot.get(snapshot.local, Service, "kubernetes", "default")
     ports = own.spec.ports if own is not None else (ServicePort(name="https", port=443),)
     meta = Meta(name=name.kubernetes, namespace=name.alias_namespace, labels=network_labels(name))

@@ -17,7 +17,6 @@ from hanse.features.networks.addresses import (
     service_cidrs,
     service_ranges,
 )
-from hanse.features.networks.admission_policies import AddressPool
 from hanse.features.networks.dns_server import (
     dns_service,
     dns_workload,
@@ -52,6 +51,7 @@ from hanse.features.networks.names import (
 )
 from hanse.features.networks.options import NetworksOptions
 from hanse.features.networks.peering import agreed_peers
+from hanse.features.networks.pool_policies import AddressPool
 from hanse.features.networks.providers import PROVISIONED, Provider
 from hanse.features.networks.ranges import (
     Range,
@@ -72,8 +72,6 @@ from hanse.model.plan import Desired, Patch, Plan, Question
 from hanse.model.snapshot import Snapshot
 from hanse.model.status import condition_events
 
-_FAILED_RESULTS = ("Foreign", "Refused", "Forbidden")
-
 
 class NetworkPhase(Struct, frozen=True):
     """The phase of a network with its reason."""
@@ -88,7 +86,8 @@ def plan_network(
 ) -> Plan:
     """The objects, status and questions of a network that lives; first its finalizer is added.
 
-    Isolation in its tenant's namespaces is planned elsewhere.
+    Its phase is Failed by its faults, else the provider's until that is ready, else by what is
+    observed. Isolation in its tenant's namespaces is planned elsewhere.
     """
     if FINALIZER not in network.metadata.finalizers:
         return _add_finalizer(network, snapshot)
@@ -227,9 +226,10 @@ def _dns_objects(
 
 
 def allocated_ranges(network: Network, snapshot: Snapshot) -> tuple[Range, ...]:
-    """The service ranges that a network has ServiceCIDRs for; none with ipam Kubernetes.
+    """The service ranges that a network has ServiceCIDRs for: all, if they are valid.
 
-    All if they are valid, else those that overlap ServiceCIDRs which it has already.
+    Else those that overlap ServiceCIDRs which it has already. None with ipam Kubernetes, or if the
+    cluster does not serve ServiceCIDR.
     """
     if ipam_mode(network) == "Kubernetes" or not is_served(ServiceCIDR, snapshot):
         return ()
@@ -252,7 +252,8 @@ def dns_service_address(
 ) -> str | None:
     """The address of a network's DNS; empty: the API server allocates; None: not known yet.
 
-    With ipam External it is status.dnsServiceIP; else the one it has, or a reserved one.
+    It is status.dnsServiceIP once that is set, and with ipam External nothing else; before, the
+    Service's own, or the reserved one of the pool, or without a pool a free one of the cluster.
     """
     name = parse_network_name(network.metadata.name)
     if network.status.dns_service_ip or ipam_mode(network) == "External":
@@ -287,7 +288,10 @@ def _is_ready(cidr: ServiceCIDR, snapshot: Snapshot) -> bool:
 
 
 def _validate(network: Network, snapshot: Snapshot) -> Iterator[str]:
-    """Messages for faults of a network: tenant, vpcID, ranges, and overlaps with older ones."""
+    """Messages for faults of a network: tenant, vpcID, ranges, and overlaps with older ones.
+
+    Also if its tenant does not exist, or the ServiceCIDRs that it needs are not served.
+    """
     name = parse_network_name(network.metadata.name)
     if network.spec.tenant != name.tenant or not name.network:
         yield (
@@ -324,7 +328,7 @@ def _observed_phase(
     """
     for item in desired:
         outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(item.where, object_ref(item.object)))
-        if outcome is not None and outcome.result in _FAILED_RESULTS:
+        if outcome is not None and outcome.is_final:
             return NetworkPhase("Failed", outcome.result, outcome.message)
     if ipam_mode(network) == "External" and not network.service_cidrs:
         return NetworkPhase(
@@ -361,7 +365,11 @@ def _status_plan(
     desired: tuple[Desired, ...],
     snapshot: Snapshot,
 ) -> Plan:
-    """The plan with the status patch and Events of Ready; requeued soon while it is Unknown."""
+    """The plan with the desired objects, the status patch and Events of Ready.
+
+    The status also has the address of the DNS, and with ipam External the ranges as given. Requeued
+    soon while the phase is Unknown.
+    """
     ref = ClusterObjectRef(snapshot.local, object_ref(network))
     ready = condition("Ready", state.phase == "Ready", state.reason, state.message)
     status: Wire = {

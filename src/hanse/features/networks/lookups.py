@@ -108,6 +108,18 @@ def find_network(name: NetworkName, snapshot: Snapshot) -> Network | None:
     return found if found is not None and found.spec.tenant == name.tenant else None
 
 
+def labels_network(member: Object) -> NetworkName:
+    """The network of an object's labels, `default` without one; nothing is verified."""
+    labels = member.metadata.labels
+    return labelled_network(labels, labels.get(TENANT, ""))
+
+
+def member_network(member: Object, snapshot: Snapshot) -> Network | None:
+    """The Network that an object's labels name; None unless it is in a namespace of its tenant."""
+    name = labels_network(member)
+    return find_network(name, snapshot) if is_in_tenant(member, name, snapshot) else None
+
+
 def pod_network(pod: Pod, namespace: Namespace | None, snapshot: Snapshot) -> Network | None:
     """The Network that a pod is in; None if it is in none that exists."""
     name = network_of(pod, namespace, lambda n: find_network(n, snapshot) is not None)

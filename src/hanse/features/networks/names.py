@@ -23,16 +23,21 @@ READINESS = f"{GROUP}/network-readiness"
 """Annotation and scheduling gate of a pod that waits for its port."""
 NIC = f"{GROUP}/nic"
 CNI_ARGS = f"{GROUP}/cni-args"
+MIRROR = "kubernetes.io/config.mirror"
+"""Annotation of a mirror pod: the uid that its static pod has on the node."""
 
 DEFAULT = "default"
 """The network of objects without a network label."""
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
+FEATURE_NAME = "networks"
 FEATURE_DOMAIN = "networks.hanse.dev"
 RANGE_OF = f"{FEATURE_DOMAIN}/network"
 """Label of a ServiceCIDR: the network that owns the range."""
 
 MAX_NAME_LENGTH = 63
+DIGEST_LENGTH = 10
+"""Characters of the hash that ends a shortened name, after a dash."""
 
 
 class NetworkName(Struct, frozen=True, order=True):
@@ -51,7 +56,7 @@ class NetworkName(Struct, frozen=True, order=True):
 
     @property
     def dns_namespace(self) -> str:
-        """The namespace of the network's DNS: `<tenant>-kube-system`."""
+        """The namespace of the network's DNS: `<tenant>-kube-system`, shortened if too long."""
         return namespace_name(self.tenant, "kube-system")
 
     @property
@@ -81,10 +86,10 @@ def shorten_name(name: str, limit: int = MAX_NAME_LENGTH) -> str:
     """The name, or if it is over the limit, its start with a hash of the whole."""
     if len(name) <= limit:
         return name
-    digest = blake2b(name.encode(), digest_size=5).hexdigest()
-    return f"{name[: limit - len(digest) - 1].rstrip('-.')}-{digest}"
+    digest = blake2b(name.encode(), digest_size=DIGEST_LENGTH // 2).hexdigest()
+    return f"{name[: limit - DIGEST_LENGTH - 1].rstrip('-.')}-{digest}"
 
 
 def is_managed(labels: dict[str, str]) -> bool:
     """Whether the owner label is one of this feature: it begins with `networks-`."""
-    return labels.get(OWNER, "").startswith("networks-")
+    return labels.get(OWNER, "").startswith(f"{FEATURE_NAME}-")

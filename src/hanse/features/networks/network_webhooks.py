@@ -8,7 +8,7 @@ from hanse.features.networks.addresses import is_in_ranges, parse_address
 from hanse.features.networks.admission import evaluate, get_or_read, is_trusted
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.lookups import ipam_mode
-from hanse.features.networks.names import parse_network_name
+from hanse.features.networks.names import FINALIZER, MAX_NAME_LENGTH, parse_network_name
 from hanse.features.networks.ranges import (
     parse_range,
     validate_ranges,
@@ -40,6 +40,7 @@ class NetworksHook:
     def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         """Check the user, and the Network unless it ends or its spec is unchanged.
 
+        Our finalizer is ours and administrators' to remove: it keeps what running pods depend on.
         Raises `ReadRequired` if the Tenant has to be read first, `RequestDenied` if that failed.
         """
         if not is_trusted(review, self._feature.options):
@@ -48,6 +49,13 @@ class NetworksHook:
                 return Deny(
                     f"{review.user} is no administrator of tenant {tenant}; name them in "
                     f"spec.admins of Tenant {tenant}, or ask one of those"
+                )
+            if review.operation == "UPDATE" and FINALIZER in (
+                _finalizers(review.before) - _finalizers(review.object)
+            ):
+                return Deny(
+                    f"metadata.finalizers: keep {FINALIZER}; it goes by itself once the network is "
+                    "deleted and no pods and Services use it"
                 )
         if review.operation == "DELETE":
             return Allow()
@@ -65,6 +73,11 @@ class NetworksHook:
             *validate_network(network, snapshot),
         ]
         return Deny("; ".join(errors), 422) if errors else Allow()
+
+
+def _finalizers(wire: Wire) -> set[str]:
+    """The finalizers of a wire object."""
+    return set((wire.get("metadata") or {}).get("finalizers") or ())
 
 
 def _is_admin(review: AdmissionRequest, tenant: Tenant | None) -> bool:
@@ -120,7 +133,8 @@ def _range_holder(text: str, snapshot: Snapshot) -> str:
 def validate_network(network: Network, snapshot: Snapshot) -> Iterator[str]:
     """Yield a message for each fault for which a network is denied.
 
-    The type is empty; the tenant is not the one in the name (it need not exist); vpcID or ranges
+    The type is empty; the tenant is not the one in the name (it need not exist); the name within
+    the tenant is too long for a label; vpcID or ranges
     are missing, or are another's; ranges are invalid, or overlap those of others, newer or not.
     """
     name = parse_network_name(network.metadata.name)
@@ -130,6 +144,11 @@ def validate_network(network: Network, snapshot: Snapshot) -> Iterator[str]:
         yield (
             f"spec.tenant: {network.spec.tenant!r} does not agree with the name "
             f"{network.metadata.name}; name it <tenant>.<network>, such as acme.default"
+        )
+    if len(name.network) > MAX_NAME_LENGTH:
+        yield (
+            f"metadata.name: {name.network[:10]}… has more than {MAX_NAME_LENGTH} characters, and "
+            "labels of pods could not name it; choose a shorter name"
         )
     if network.spec.type == "vpc" and not network.spec.vpc_id:
         yield "spec.vpcID: it is needed for type vpc; set it"

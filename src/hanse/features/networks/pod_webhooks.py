@@ -13,12 +13,11 @@ from hanse.features.networks.admission import (
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.interfaces import InvalidInterface
 from hanse.features.networks.lifecycle import dns_cluster_ip
-from hanse.features.networks.names import CNI_ARGS, DNS, NETWORK, READINESS, TENANT
+from hanse.features.networks.names import CNI_ARGS, DNS, MIRROR, NETWORK, READINESS, TENANT
 from hanse.model.admission import AdmissionDecision, AdmissionRequest, Allow, WebhookRule
 from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot
 
-MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 NODES_GROUP = "system:nodes"
 API_SERVER_HOST = {"name": "KUBERNETES_SERVICE_HOST", "value": "kubernetes.default.svc"}
 NDOTS = {"name": "ndots", "value": "5"}
@@ -129,9 +128,9 @@ class PodsHook:
 
 
 def _api_server_by_name(spec: Wire) -> Wire:
-    """Containers that find the API server by its name, which is the network's alias in its DNS.
+    """The containers of a spec with the variable by which they find the API server by its name.
 
-    The alias has an address of its own, for which API servers have no certificate.
+    That is the network's alias in its DNS, at an address for which API servers have no certificate.
     """
     return {
         field: [_with_variable(container) for container in spec[field]]
@@ -141,7 +140,7 @@ def _api_server_by_name(spec: Wire) -> Wire:
 
 
 def _with_variable(container: Wire) -> Wire:
-    """A container with the variable; one that sets it itself stays as it is."""
+    """A container with KUBERNETES_SERVICE_HOST; one that sets it itself stays as it is."""
     variables = container.get("env") or []
     if any(one.get("name") == API_SERVER_HOST["name"] for one in variables):
         return container
@@ -158,7 +157,7 @@ def deny_host_network(spec: Wire, field: str) -> None:
 
 def _is_mirror(review: AdmissionRequest) -> bool:
     """Whether it has the mirror annotation and the user is in group system:nodes."""
-    return MIRROR_ANNOTATION in annotations_of(review.object) and NODES_GROUP in review.groups
+    return MIRROR in annotations_of(review.object) and NODES_GROUP in review.groups
 
 
 def _merge(change: Wire, more: Wire) -> None:

@@ -78,7 +78,10 @@ class PluginPoliciesHook:
         self._feature = feature
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:  # noqa: ARG002 - the contract
-        """Deny a policy with a rule that allows or passes, unless a trusted user writes it."""
+        """Deny a policy with a rule that allows or passes, unless a trusted user writes it.
+
+        A rule without an action allows.
+        """
         if is_trusted(review, self._feature.options):
             return Allow()
         spec = review.object.get("spec") or {}
@@ -98,7 +101,7 @@ _NARROWING_ACTIONS = ("Drop", "Reject", "Deny", "Log")
 
 
 def _cross_tenant_rules(policy: NetworkPolicy, tenant: str, snapshot: Snapshot) -> Iterator[str]:
-    """A message for each rule without peers, or with a selector not limited to the tenant."""
+    """A message for each rule without peers, and each selector not limited to the tenant."""
     directions: Sequence[tuple[str, Sequence[tuple[PolicyPeer, ...]]]] = (
         ("spec.ingress[{}].from", [rule.from_ for rule in policy.spec.ingress or ()]),
         ("spec.egress[{}].to", [rule.to for rule in policy.spec.egress or ()]),
@@ -121,7 +124,10 @@ def _cross_tenant_rules(policy: NetworkPolicy, tenant: str, snapshot: Snapshot) 
 
 
 def _selects_only_tenant(selector: LabelSelector, tenant: str, snapshot: Snapshot) -> bool:
-    """Whether a namespace selector names the tenant label, or only namespaces of the tenant."""
+    """Whether a namespace selector requires the tenant's label, or names only its namespaces.
+
+    The latter by label `kubernetes.io/metadata.name`, and by namespaces that are known here.
+    """
     if selector.match_labels.get(TENANT) == tenant:
         return True
     named: list[tuple[str, ...]] = []

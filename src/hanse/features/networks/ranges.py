@@ -5,6 +5,7 @@ from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from itertools import product
 
+from hanse.features.networks.lookups import FLAT
 from hanse.features.networks.names import RANGE_OF
 from hanse.model.kinds.core import Node, Pod, Service
 from hanse.model.kinds.networking import ServiceCIDR
@@ -78,22 +79,30 @@ def validate_vpc(
 ) -> Iterator[str]:
     """Messages if another tenant has the vpcID, or another network with it overlapping subnets.
 
-    Only older networks count, unless `include_newer`.
+    Only older networks count, unless `include_newer`. Ids are compared as network plugins get them,
+    whatever the types: a node has one plugin for all. Those of flat networks have no effect.
     """
     spec = network.spec
-    if not spec.vpc_id:
+    if not spec.vpc_id or spec.type == FLAT:
         return
+    own = vpc_argument(network).strip()
     for other in _other_networks(network, snapshot, include_newer=include_newer):
-        if (other.spec.type, other.spec.vpc_id) != (spec.type, spec.vpc_id):
+        if other.spec.type == FLAT or vpc_argument(other).strip() != own:
             continue
         if other.spec.tenant != spec.tenant:
             yield (
                 f"spec.vpcID: {spec.vpc_id} is of tenant {other.spec.tenant} (network "
                 f"{other.metadata.name}); choose another"
             )
-        for one, two in product(subnets_of(network), subnets_of(other)):
+        same_type = other.spec.type == spec.type  # other providers have subnets of their own
+        for one, two in product(subnets_of(network), subnets_of(other)) if same_type else ():
             if overlaps(one, two):
                 yield f"spec.subnets: {one} overlaps {two} of network {other.metadata.name}"
+
+
+def vpc_argument(network: Network) -> str:
+    """The vpcID of a network as a value of CNI_ARGS, which has no `;` and no `=`."""
+    return network.spec.vpc_id.replace(";", "-").replace("=", "-")
 
 
 def subnets_of(network: Network) -> list[Range]:
@@ -155,7 +164,10 @@ def _ranges_of_others(
 
 
 def platform_ranges(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    """Pairs of owner and CIDR or address: nodes, their pods, and all ServiceCIDRs."""
+    """Pairs of owner and CIDR or address: nodes, their pods, and all ServiceCIDRs.
+
+    A text may be empty or a host name, as the objects have it.
+    """
     yield from _node_ranges(snapshot)
     for cidr in snapshot.all(snapshot.local, ServiceCIDR):
         for text in cidr.spec.cidrs:
@@ -163,7 +175,7 @@ def platform_ranges(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
 
 
 def _node_ranges(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    """Owner and CIDR or address of nodes and their pods."""
+    """Owner and CIDR or address of nodes and their pods; a text may be empty or a host name."""
     for node in snapshot.all(snapshot.local, Node):
         for text in node.spec.pod_cidrs or (node.spec.pod_cidr,):
             yield f"pods on node {node.metadata.name}", text
@@ -172,7 +184,10 @@ def _node_ranges(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
 
 
 def _used_addresses(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    """Pairs of owner and CIDR or address: nodes, their pod ranges, pods and load balancers."""
+    """Pairs of owner and CIDR or address: nodes, their pod ranges, pods and load balancers.
+
+    A text may be empty or a host name, as the objects have it.
+    """
     yield from _node_ranges(snapshot)
     for pod in snapshot.all(snapshot.local, Pod):
         for pod_ip in pod.status.pod_ips:
@@ -189,12 +204,12 @@ def _other_networks(
     """The other networks of the cluster, or without `include_newer` the older ones."""
     for other in snapshot.all(snapshot.local, Network):
         if other.metadata.name != network.metadata.name and (
-            include_newer or _age(other) < _age(network)
+            include_newer or _creation_order(other) < _creation_order(network)
         ):
             yield other
 
 
-def _age(network: Network) -> tuple[str, str]:
+def _creation_order(network: Network) -> tuple[str, str]:
     """Sort key: creation time, then name."""
     made = network.metadata.creation_timestamp
     return (made.isoformat() if made is not None else "~", network.metadata.name)

@@ -186,7 +186,7 @@ def reachability_matrix(
     admin: Sequence[ClusterNetworkPolicy] = (),
     antrea: Sequence[AntreaRule] = (),
 ) -> ReachabilityMatrix:
-    """The matrix over existing pods, and one hypothetical pod in each namespace of a tenant.
+    """The matrix over existing pods, and hypothetical pods in each namespace of a tenant.
 
     By pair of names whether none, some or all of their pods and ports are reached. Pods with equal
     labels are evaluated once.
@@ -250,8 +250,9 @@ def endpoint_groups(
 ) -> dict[str, list[TrafficEndpoint]]:
     """The endpoints of each network, one for all pods with equal namespace and labels.
 
-    Each namespace of a network's tenant has a hypothetical pod, too. Pods with hostNetwork and DNS
-    pods are left out; pods without tenant and one external address are `outside`.
+    Each namespace of a network's tenant has a hypothetical pod, too, and for the default network
+    one without labels. Pods with hostNetwork and DNS pods are left out; pods without tenant and one
+    external address are `outside`.
     """
     spaces = {n.metadata.name: n for n in namespaces}
     found: dict[str, dict[object, TrafficEndpoint]] = {OUTSIDE: {"world": _EXTERNAL}}
@@ -267,6 +268,8 @@ def endpoint_groups(
             if space.metadata.labels.get(TENANT) == name.tenant:
                 labels = {TENANT: name.tenant, NETWORK: name.network}
                 _add_endpoint(found, _traffic_endpoint(space, "(a new pod)", labels))
+                if name.network == DEFAULT:
+                    _add_endpoint(found, _traffic_endpoint(space, "(a pod without label)", {}))
     return {name: list(several.values()) for name, several in found.items()}
 
 

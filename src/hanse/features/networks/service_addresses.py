@@ -93,9 +93,10 @@ class ServiceAddresses:
         membership: NetworkMembership,
         snapshot: Snapshot,
     ) -> Wire:
-        """An address of the network's ranges; empty if the Service requests one itself.
+        """The spec fields with an address of the network's ranges; empty if one is requested.
 
-        A requested address that is outside of them, or kept, raises `RequestDenied`.
+        Raises `RequestDenied` for a requested address that is outside of them, or kept, and if none
+        is free.
         """
         ranges = service_ranges(membership.network)
         pool = self._pool(str(membership.name), ranges, reserved_addresses(membership.network))
@@ -120,10 +121,10 @@ class ServiceAddresses:
         return self._allocate(review, pool, request, f"network {membership.name}", snapshot)
 
     def _from_cluster(self, review: AdmissionRequest, spec: Wire, snapshot: Snapshot) -> Wire:
-        """An address of the cluster's own range; empty if one is requested.
+        """The spec fields with an address of the cluster's own range; empty if one is requested.
 
-        Empty, too, if no network has a ServiceCIDR: the API server allocates then. A requested
-        address in a network's range raises `RequestDenied`.
+        Empty, too, if no network has a ServiceCIDR: the API server allocates then. Raises
+        `RequestDenied` for a requested address in a network's range, and if none is free.
         """
         own = cluster_ranges(snapshot)
         request = _parse_request(spec, own)

@@ -55,8 +55,8 @@ class ServicesHook:
     def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         """Set the network labels, and allocate an address if the Service needs one.
 
-        Own writes are allowed unchanged; only trusted users may set external IPs. Raises
-        `RequestDenied` if the network is being deleted.
+        Own writes are allowed unchanged. Raises `RequestDenied` if the network is missing or being
+        deleted, for external IPs unless by trusted users, and if no address can be had.
         """
         labels = labels_of(review.object)
         if is_own_write(review, self._feature.options):
@@ -218,7 +218,7 @@ def _addresses(wire: Wire) -> Iterator[tuple[str, str]]:
 
 
 def is_foreign_pod_address(text: str, name: NetworkName, snapshot: Snapshot) -> bool:
-    """Whether a known pod with that address is in another network; False if none has it."""
+    """Whether a known pod with that address lacks the labels of this network; else False."""
     pods = snapshot.by(snapshot.local, PODS_BY_ADDRESS, str(parse_address(text) or ""))
     own = (name.tenant, name.network)
     return any((p.metadata.labels.get(TENANT), p.metadata.labels.get(NETWORK)) != own for p in pods)

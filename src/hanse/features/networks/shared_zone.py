@@ -124,7 +124,9 @@ def asker_network(address: str, snapshot: Snapshot) -> NetworkName | None:
 def concerned_names(change: Change, snapshot: Snapshot) -> ConcernedNames:
     """The keys, networks and client addresses whose answers a change may affect.
 
-    None for facts, and for objects of other clusters and kinds.
+    Of a pod, Service or slice its keys; of a Network, peering, Tenant, or namespace that changes
+    its tenant, all names of their networks. None for facts and for objects of other clusters and
+    kinds.
     """
     if not isinstance(change, ObjectChange) or change.where != snapshot.local:
         return ConcernedNames()

@@ -108,7 +108,7 @@ def _status_plan(
         snapshot.fact(WriteOutcome, ClusterObjectRef(d.where, object_ref(d.object)))
         for d in desired
     )
-    failed = [o.message for o in outcomes if o is not None and o.result in ("Foreign", "Refused")]
+    failed = [o.message for o in outcomes if o is not None and o.is_final]
     message = error_message or "; ".join(failed)[:4000]
     ready = condition("Ready", not message, "Invalid" if message else "Ready", message)
     conditions = merge_conditions(
@@ -139,7 +139,7 @@ def default_network(template: str, tenant: str) -> Network | None:
     """The default network of a tenant by the template; None if the template is empty.
 
     It has the template's labels and spec, and our finalizer. Raises `InvalidTemplate` if it is no
-    Network, or uses an unknown variable.
+    Network, uses an unknown variable, or is of type vpc without vpcID.
     """
     if not template.strip():
         return None

@@ -33,7 +33,10 @@ class TrafficPort(Struct, frozen=True):
 
 
 def is_in_block(address: str, cidr: str, exceptions: Iterable[str] = ()) -> bool:
-    """Whether an address is in a CIDR of its IP version, and in none of the exceptions."""
+    """Whether an address is in a CIDR of its IP version, and in none of the exceptions.
+
+    Raises ValueError if one of them is malformed.
+    """
     parsed = ip_address(address)
     inside, *outside = (parsed in ip_network(text, strict=False) for text in (cidr, *exceptions))
     return inside and not any(outside)

@@ -20,7 +20,7 @@ from hanse.model.object_view import (
     check_conditions,
     object_finding,
 )
-from hanse.model.objects import ClusterId
+from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Change, FactChange, Watch
 from hanse.model.view import ClusterPart, FeatureItem, Item, State, state_of
 
@@ -33,6 +33,16 @@ MOST = 40
 _CONCERNED = (Network, NetworkPeering, Namespace, NetworkPolicy, ClusterNetworkPolicy)
 
 _STATES: dict[str, State] = {"Ready": "good", "Failed": "bad", "Unknown": "bad"}
+
+
+def _network_names(obj: Object) -> Iterator[str]:
+    """The name of a Network, or of that of a Service or pod by its labels; else nothing."""
+    match obj:
+        case Network():
+            yield obj.name
+        case Service() | Pod() if TENANT in obj.metadata.labels:
+            labels = obj.metadata.labels
+            yield f"{labels[TENANT]}.{labels.get(NETWORK, 'default')}"
 
 
 class NetworksView:
@@ -50,20 +60,15 @@ class NetworksView:
         return {f"{where}/{one.name}" for where, one in snapshot.everywhere(Network)}
 
     def keys_for(self, change: Change) -> Iterable[str]:
-        """The key of a changed Network, or of that of a changed Service or pod with a tenant label.
+        """The key of a changed Network, or those of a Service's or pod's before and after a change.
 
-        No label of a network means the default one. Facts and other kinds have none.
+        These are by its tenant label; no label of a network means the default one. Facts and other
+        kinds have none.
         """
         if isinstance(change, FactChange):
             return ()
-        match change.object:
-            case Network() as network:
-                return (f"{change.where}/{network.name}",)
-            case Service() | Pod() as held if TENANT in held.metadata.labels:
-                labels = held.metadata.labels
-                return (f"{change.where}/{labels[TENANT]}.{labels.get(NETWORK, 'default')}",)
-            case _:
-                return ()
+        sides = (side for side in (change.before, change.after) if side is not None)
+        return {f"{change.where}/{name}" for side in sides for name in _network_names(side)}
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> FeatureItem | None:
         """The item of a Network: phase, pods, Services, and use of its service ranges.
@@ -201,12 +206,11 @@ class ReachView:
         return (change.where,)
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> MatrixItem | None:
-        """The reachability matrix of a cluster; None without networks.
+        """The reachability matrix of a cluster, for a new pod in each namespace of a tenant.
 
-        Also None where NetworkPolicies were not listed: a console does not read them, and nothing
-        would be known of who reaches whom.
-        Policies of Antrea, which agents do not watch, count in `hanse networks matrix` alone.
-        Only the first `MOST` networks by name are included; `left_out` counts the others.
+        None without networks, or where NetworkPolicies were not listed. Existing pods and policies
+        of Antrea count in `hanse networks matrix` alone. `left_out` counts the networks after the
+        first `MOST`.
         """
         networks = sorted(one.name for one in snapshot.all(key, Network))
         if not networks or not snapshot.listed(key, NetworkPolicy):

@@ -18,7 +18,13 @@ from hanse.features.networks.lookups import VPC
 from hanse.features.networks.names import CNI_ARGS, NIC, shorten_name
 from hanse.features.networks.ports import PortPlan
 from hanse.features.networks.providers import ProvisionResult
-from hanse.features.networks.ranges import DEFAULT_SUBNET, malformed_ranges, parse_range
+from hanse.features.networks.ranges import (
+    DEFAULT_SUBNET,
+    malformed_ranges,
+    parse_range,
+    validate_vpc,
+    vpc_argument,
+)
 from hanse.model.facts import Role
 from hanse.model.kinds.core import Pod
 from hanse.model.kinds.networks import Network, NetworkPort, NetworkPortSpec, PortHolder, Subnet
@@ -75,13 +81,16 @@ class VpcProvider:
     def port(self, pod: Pod, network: Network, snapshot: Snapshot) -> PortPlan:
         """Ready with CNI arguments if the pod has a NetworkPort; otherwise plan a new one.
 
-        It gets the requested address or a free one; without a free one there is only a message.
-        Raises `InvalidInterface` if the request is invalid or its address in use.
+        It gets the requested address or a free one; without a free one there is only a message, as
+        in a network whose VPC is another's. Raises `InvalidInterface` if the request is invalid or
+        its address in use.
         """
         current = find_port(pod, snapshot)
         if current is not None:
             args = format_cni_args(dict(_cni_arguments(current, network, pod)))
             return PortPlan((_desired_port(current),), ready=True, annotations={CNI_ARGS: args})
+        if errors := list(validate_vpc(network, snapshot, include_newer=False)):
+            return PortPlan(message=f"network {network.metadata.name}: {errors[0]}")
         nic = parse_interface(pod.metadata.annotations)
         subnets = candidate_subnets(network, nic)
         if nic.ip:
@@ -120,7 +129,7 @@ def port_name(network: str, address: str) -> str:
 
 
 def mac_address(network: str, address: str) -> str:
-    """A stable, locally administered MAC address."""
+    """A locally administered MAC address, always the same for an address in a network."""
     digest = blake2b(f"{network}/{address}".encode(), digest_size=5).digest()
     return ":".join(f"{byte:02x}" for byte in b"\x02" + digest)
 
@@ -208,4 +217,4 @@ def _cni_arguments(port: NetworkPort, network: Network, pod: Pod) -> Iterator[tu
         yield "PREFIX", str(range_.prefixlen)
         yield "GATEWAY", str(gateway_address(range_))
     yield "MAC", port.spec.mac
-    yield VPC_ARGUMENT, network.spec.vpc_id.replace(";", "-").replace("=", "-")
+    yield VPC_ARGUMENT, vpc_argument(network)

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from hanse.features.networks.admission import (
     TENANT_NAMESPACES,
-    ReadRequired,
     RequestDenied,
     annotations_of,
     evaluate,
@@ -86,7 +85,7 @@ class LabelsHook:
 
 
 def _immutable_changes(review: AdmissionRequest) -> Iterator[str]:
-    """A message for each network or owner label, pod annotation or scheduling gate changed."""
+    """A message for each changed network or owner label or pod annotation, or a removed gate."""
     for field, names, get_map in (
         ("labels", (*IMMUTABLE_LABELS, OWNER), labels_of),
         ("annotations", IMMUTABLE_ANNOTATIONS if review.kind == "Pod" else (), annotations_of),
@@ -243,15 +242,12 @@ class PeeringsHook:
     rules = (WebhookRule((Network.kind.group,), ("networkpeerings",), ("CREATE", "UPDATE")),)
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-        """Deny a NetworkPeering in a namespace without tenant label; may ask for a live read.
+        """Deny a NetworkPeering in a namespace without tenant label; may ask for a live read."""
+        return evaluate(self._admit, review, snapshot)
 
-        Raises `RequestDenied` if that failed.
-        """
-        try:
-            tenant = read_tenant(review.namespace, snapshot)
-        except ReadRequired as missing:
-            return missing.ask
-        if not tenant:
+    def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
+        """Check the namespace; raises `ReadRequired` to read it, `RequestDenied` if that failed."""
+        if not read_tenant(review.namespace, snapshot):
             return Deny(
                 f"metadata.namespace: {review.namespace} is no tenant's; "
                 "create the NetworkPeering in a namespace of yours",

@@ -72,7 +72,10 @@ class NetworkZone:
         *,
         follow: bool = False,
     ) -> None:
-        """The names in namespaces, or in all; `follow` those that the network's ConfigMap names."""
+        """Serve the names in these namespaces, or in all.
+
+        With `follow` in those that the network's ConfigMap names, at first in that of its DNS.
+        """
         self.view = view
         self.network = network
         self._apex = wire_name(view.zone)
@@ -110,7 +113,10 @@ class NetworkZone:
         return (*own, *((self._config,) if self._config is not None else ()))
 
     def synced(self, snapshot: Snapshot) -> bool:
-        """Whether Services, slices and pods are listed; if it follows a ConfigMap, also that."""
+        """Whether Services, slices and pods are listed.
+
+        If it follows the network's ConfigMap, also whether that names namespaces.
+        """
         if self._config is not None and self._named_namespaces(snapshot) is None:
             return False
         return all(snapshot.listed(snapshot.local, kind) for kind in (Service, EndpointSlice, Pod))
@@ -150,7 +156,11 @@ class NetworkZone:
         members = self.members(snapshot)
 
         def build_nodes(key: Key) -> Sequence[ZoneNode]:
-            """The nodes of a key; none if its object is gone or is not in this zone."""
+            """The nodes of a key; none if its object is gone or is not in this zone.
+
+            Those of a peer's object are without reverse names; `VERSION` has the version of the
+            zone.
+            """
             if key == VERSION:
                 return (version_node(self._apex, SCHEMA_VERSION, self.view.ttl),)
             obj = snapshot.get(snapshot.local, _KINDS[key.topic], key.name, key.namespace)

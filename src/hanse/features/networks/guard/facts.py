@@ -88,7 +88,10 @@ class ClusterFacts(Struct, frozen=True):
 
 
 def cluster_facts(snapshot: Snapshot, node: str, more_ranges: Iterable[str] = ()) -> ClusterFacts:
-    """What the rules of a node depend on, by the snapshot; `more_ranges` are pod ranges of it."""
+    """What the rules of a node depend on, by the snapshot, without its VPCs.
+
+    `more_ranges` are pod ranges of this node beside those in its Node.
+    """
     nodes = list(snapshot.all(snapshot.local, Node))
     own = [r for n in nodes if n.metadata.name == node for r in pod_ranges(n)]
     local = sorted({*own, *more_ranges})

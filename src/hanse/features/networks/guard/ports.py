@@ -47,8 +47,8 @@ class LinkKinds(Struct, frozen=True):
 def pod_port(plugin: str, result: Mapping[str, Any], kinds: LinkKinds) -> PodPort | None:
     """The port of a pod on a bridge by the result of a CNI plugin; None if it is on no bridge.
 
-    Raises `ValueError` if it is on a bridge and the result does not say by which port, with which
-    MAC or addresses.
+    Raises `ValueError` if it is on a bridge and the result does not list exactly one port with a
+    MAC, or has an invalid address; it may have none.
     """
     interfaces = [one for one in result.get("interfaces") or () if isinstance(one, dict)]
     inside = [one for one in interfaces if one.get("sandbox")]
@@ -115,9 +115,9 @@ def _remove_port(port: PodPort) -> Iterator[str]:
 
 
 def _port_rules(port: PodPort) -> Iterator[str]:
-    """Rules that drop frames of other MACs, and packets and ARP of other addresses; DHCP passes.
+    """nft rules that drop frames of other MACs, packets and ARP of other addresses; DHCP passes.
 
-    Also neighbour discovery about other addresses.
+    Also neighbour discovery about other addresses, and all but IP and ARP.
     """
     four = [a for a in port.addresses if ":" not in a]
     six = [a for a in port.addresses if ":" in a] + [link_local_address(port.mac)]

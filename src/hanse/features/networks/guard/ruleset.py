@@ -68,7 +68,7 @@ class Ruleset(Struct):
 def build_ruleset(facts: ClusterFacts, owners: Mapping[str, Owner]) -> Ruleset:
     """The nftables table of a node, from the cluster's facts and the owner of each pod address.
 
-    It has rules for IPv6 only if a pod has such an address.
+    Networks have sets and rules for IPv6 only if a pod has such an address.
     """
     families = FAMILIES if any(":" in a for a in owners) else FAMILIES[:1]
     ruleset = Ruleset(_sets(facts, families), _chains(facts, families), families)
@@ -127,7 +127,10 @@ def _tenant_elements(
 
 
 def _sets(facts: ClusterFacts, families: tuple[int, ...]) -> dict[str, Elements]:
-    """The sets and maps by name; those of nodes, ranges and API servers filled, of pods empty."""
+    """The sets and maps by name; those of nodes, ranges and API servers filled, of pods empty.
+
+    Networks have sets of `families` only; those of VPCs are filled but for addresses.
+    """
     spaces = {a.namespace for n in facts.networks for a in n.accesses if a.namespace}
     names = (*BASE_SETS, *(_space_set(space) for space in sorted(spaces)))
     networks = [f"pods-{_short_name(network.name)}-" for network in facts.networks]
@@ -155,7 +158,11 @@ def _sets(facts: ClusterFacts, families: tuple[int, ...]) -> dict[str, Elements]
 
 
 def _chains(facts: ClusterFacts, families: tuple[int, ...]) -> dict[str, tuple[str, ...]]:
-    """The nftables chains by name, each with its rules."""
+    """The nftables chains by name, each with its rules.
+
+    The hooks are `forward` and `input`, which jump to `decide`. A network has a chain `from-` for
+    its clients, and `to-` for its servers if it has inbound accesses.
+    """
     chains: dict[str, tuple[str, ...]] = {
         "untracked": tuple(_untracked_rules()),
         "decide": tuple(_dispatch_rules()),
@@ -256,7 +263,7 @@ def _platform_server_rules() -> Iterator[str]:
 
 
 def _drop_inside_rules(direction: str) -> Iterator[str]:
-    """Rules that drop tenants', platform's and other addresses of the cluster in a direction."""
+    """Rules that drop connections with a client (`original`) or server (`reply`) in the cluster."""
     for family in FAMILIES:
         for name in ("tenants", "undecided", "platform", "inside"):
             yield f"ct {direction} {_KEYWORD[family]} saddr @{name}{family} counter drop"
@@ -278,9 +285,10 @@ def _dispatch_rules() -> Iterator[str]:
 
 
 def _unknown_pod_rules(direction: str) -> Iterator[str]:
-    """Rules that drop addresses in this node's pod ranges that are not the platform's.
+    """Rules that drop connections whose client (`original`) or server (`reply`) is no known pod.
 
-    Those of tenants have been decided before.
+    That is an address in this node's pod ranges that is not the platform's; those of tenants have
+    been decided before.
     """
     for family in FAMILIES:
         address = f"ct {direction} {_KEYWORD[family]} saddr"
@@ -305,7 +313,10 @@ def _link_local_rules() -> Iterator[str]:
 
 
 def _forged_source_rules() -> Iterator[str]:
-    """Rules that drop tenants' packets that did not come in where their source is routed to."""
+    """Rules that drop packets from or to tenants with a source that is routed elsewhere.
+
+    It must be routed to the interface that they came in by.
+    """
     for family in FAMILIES:
         for side in ("saddr", "daddr"):
             yield (
@@ -317,7 +328,7 @@ def _forged_source_rules() -> Iterator[str]:
 
 
 def _named_access_rules(accesses: Iterable[Access], direction: str) -> Iterator[str]:
-    """Rules that accept the accesses to or from namespaces and nodes."""
+    """Rules that accept accesses to (`reply`) or from (`original`) namespaces and nodes."""
     for access in accesses:
         for family in FAMILIES:
             address = f"ct {direction} {_KEYWORD[family]} saddr"
@@ -332,7 +343,7 @@ def _named_access_rules(accesses: Iterable[Access], direction: str) -> Iterator[
 
 
 def _range_access_rules(accesses: Iterable[Access], direction: str) -> Iterator[str]:
-    """Rules that accept the accesses to or from ranges."""
+    """Rules that accept accesses to (direction `reply`) or from (`original`) ranges."""
     for access in accesses:
         if access.range:
             keyword = _KEYWORD[ip_network(access.range).version]

@@ -73,7 +73,7 @@ def vpc_facts(attachments: Iterable[Attachment], snapshot: Snapshot) -> tuple[Vp
     users: dict[str, set[str]] = {}
     for one in attachments:
         pod = snapshot.get(snapshot.local, Pod, one.pod.name, one.pod.namespace)
-        if pod is None or (one.pod.uid and pod.metadata.uid != one.pod.uid):
+        if pod is None or not one.pod.is_of(pod):
             continue
         name, vpc = _network_and_vpc(pod, snapshot)
         for interface in (one.interface, *one.joined):
