@@ -13,8 +13,10 @@ from hanse.features.statefulsets.admission_policies import (
     immutable_fields_policy,
 )
 from hanse.features.statefulsets.feature import StatefulSets
+from hanse.features.statefulsets.names import LB_NEEDED
 from hanse.features.statefulsets.webhooks import AutoscalerWebhook, FederatedStatefulSetWebhook
 from hanse.kube.errors import ApiError
+from hanse.kube.optional_reads import read_or_none
 from hanse.kube.transport import Request
 from hanse.model.admission import AdmissionHook
 from hanse.model.kinds.apps import StatefulSet
@@ -48,6 +50,13 @@ async def guarded(scenario: Scenario) -> StatefulSetsScenario:
     """A fleet whose hosts ask: what must be refused is refused already."""
     sets = StatefulSetsScenario(scenario)
     await sets.open()
+    await start_guarding(sets)
+    return sets
+
+
+async def start_guarding(sets: StatefulSetsScenario) -> None:
+    """Start the agents, and wait until the host asks its own."""
+    scenario = sets.scenario
     await scenario.start_agents()
     await scenario.eventually(sets.all_have_joined())
 
@@ -56,7 +65,6 @@ async def guarded(scenario: Scenario) -> StatefulSetsScenario:
         assert "cannot be part of its pods' host names" in await refusal(bad)
 
     await scenario.eventually(asked)
-    return sets
 
 
 def submitted(scenario: Scenario, name: str = "store", **annotations: str) -> FederatedStatefulSet:
@@ -67,6 +75,32 @@ def submitted(scenario: Scenario, name: str = "store", **annotations: str) -> Fe
     }
     meta = Meta(name=name, namespace=scenario.namespace, annotations=notes)
     return FederatedStatefulSet(metadata=meta, spec=FederatedStatefulSetSpec(template=template))
+
+
+async def test_an_invalid_set_from_before_its_webhook_can_be_labelled_and_deleted(
+    scenario: Scenario,
+) -> None:
+    sets = StatefulSetsScenario(scenario)
+    await sets.open()
+    admin = sets.admin(HOST)
+    await admin.create(submitted(scenario, lb_needed="yes"))
+    await start_guarding(sets)
+
+    async def change(metadata: Wire) -> FederatedStatefulSet:
+        patch = {"metadata": metadata}
+        return await admin.patch(FederatedStatefulSet, "store", scenario.namespace, patch)
+
+    labelled = await change({"labels": {"tier": "gold"}, "finalizers": ["example.com/a"]})
+    assert labelled.metadata.labels == {"tier": "gold"}
+    with pytest.raises(ApiError, match="'no' is not 'true' or 'false'"):
+        await change({"annotations": {LB_NEEDED: "no"}})
+    await admin.delete(FederatedStatefulSet, "store", scenario.namespace)
+    await change({"finalizers": None})
+
+    async def gone() -> None:
+        assert await read_or_none(admin, FederatedStatefulSet, "store", scenario.namespace) is None
+
+    await scenario.eventually(gone)
 
 
 async def test_what_no_cluster_could_run_is_denied_and_existing_sets_go_on(

@@ -3,13 +3,15 @@
 Packets are real, so time is too, on either engine.
 """
 
+from datetime import timedelta
+
 import pytest
 
 from hanse.app import BROKER
 from hanse.features.statefulsets.zone import StatefulSetZone
 from hanse.model.dns.zones import View
 from hanse.model.kinds.apps import StatefulSet
-from hanse.model.kinds.core import Service
+from hanse.model.kinds.core import Namespace, Service
 from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import Meta
 from tests.scenarios.names import DnsClient, serve_names
@@ -75,6 +77,27 @@ async def test_names_tell_readiness_and_which_replicas_are_near(
         published = {"spec": {"publishNotReadyAddresses": True}}
         await sets.admin(BROKER).patch(Service, "etcd", scenario.namespace, published)
         await scenario.eventually(names_replicas(ask, name, **weights))
+
+
+async def test_names_stand_without_the_brokers_namespace_and_with_it_again(
+    sets: StatefulSetsScenario,
+) -> None:
+    scenario = sets.scenario
+    await sets.launch(3, balanced=True)
+    await scenario.eventually(sets.is_ready(3))
+    name = f"etcd.{scenario.namespace}.myfederation.svc.example.com"
+
+    async with serve_names(scenario, HERE, VIEW, zone()) as ask:
+        named = names_replicas(ask, name, bergen=5, hamburg=5, lubeck=50)
+        await scenario.eventually(named)
+        await sets.admin(BROKER).delete(Namespace, BROKER_NAMESPACE, "")
+        await scenario.eventually(scenario.has_no_namespace(BROKER, BROKER_NAMESPACE))
+        await scenario.always(named, for_=timedelta(seconds=3))
+
+        await scenario.make_namespace(BROKER, BROKER_NAMESPACE, keep=True)
+        for cluster in scenario.names:
+            await scenario.allow_on_broker(cluster)
+        await scenario.eventually(named)
 
 
 def names_replicas(ask: DnsClient, name: str, **weights: int) -> Check[None]:

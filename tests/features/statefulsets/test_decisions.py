@@ -13,7 +13,7 @@ from hanse.model.kinds.core import (
     Service,
     ServiceStatus,
 )
-from hanse.model.kinds.hanse import ClusterMember
+from hanse.model.kinds.hanse import ClusterMember, ClusterMemberStatus
 from hanse.model.kinds.stateful import (
     Replica,
     StatefulSetPart,
@@ -103,11 +103,15 @@ def test_the_share_of_a_cluster_that_left_is_given_away_only_if_the_user_says_so
     assert ("riga left the fleet" in conditions(snap)["Placed"][1]) == ("riga" in expected)
 
 
+JOINED_AGAIN = replace(member("riga"), status=ClusterMemberStatus(phase="Joining", epoch=2))
+
+
 @pytest.mark.parametrize(
     ("known", "placed"),
     [
         pytest.param([member("riga")], "bergen 2, lubeck 2, riga 2", id="lease missing"),
         pytest.param([member("riga", "Joining")], "bergen 2, lubeck 2, riga 2", id="made anew"),
+        pytest.param([JOINED_AGAIN], "bergen 2, lubeck 2, riga 2", id="joined again"),
         pytest.param([], "neither a ClusterMember nor a Lease of riga", id="record missing, too"),
     ],
 )

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from hanse.features.statefulsets.disruption import OtherReplicas, PartState, Rules, next_step
+from hanse.features.statefulsets.evictions import allowed_evictions
 from hanse.features.statefulsets.names import POD_REVISION
 from hanse.features.statefulsets.permits import (
     FleetPart,
@@ -18,6 +19,7 @@ from hanse.features.statefulsets.submitted import from_stateful_set
 from hanse.model.kinds.apps import StatefulSet, StatefulSetStatus
 from hanse.model.kinds.core import ObservedCondition, Pod, PodStatus
 from hanse.model.kinds.hanse import MemberPhase
+from hanse.model.kinds.policy import PodDisruptionBudget
 from hanse.model.kinds.stateful import Permit, Replica, StatefulSetPartSpec
 from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import Meta
@@ -128,6 +130,52 @@ def test_a_roll_out_that_has_halted_elsewhere_stops_no_scale_down() -> None:
     assert "enough others" in tight.waits
     removing = replace(fleet.others("lubeck"), removing=("bergen",))
     assert not next_step(three, removing, Rules(budget=1, floor=3), NO_PERMIT).permits
+
+
+@pytest.mark.parametrize("unseen", [True, False])
+@pytest.mark.parametrize("held", [0, 1])
+def test_a_replica_that_the_status_counts_as_ready_is_not_taken_as_one_that_is_down(
+    held: int, unseen: bool
+) -> None:
+    """The pod's events are later than the StatefulSet's: it is missing, or not ready yet."""
+    permit, rules = replace(NO_PERMIT, pods=held), Rules(budget=1, floor=4)
+    down = state([(False, False)], 1, 0, outdated=True)
+    own = down.stateful_set
+    status = replace(own.status, replicas=1, ready_replicas=1)
+    behind = replace(
+        down, stateful_set=replace(own, status=status), pods={} if unseen else down.pods
+    )
+    others = OtherReplicas(ready=2, down=1)
+
+    taken = next_step(down, others, rules, permit)
+    assert (taken.permits, taken.updates) == (1, bool(held)), "it is down anyway"
+    kept = next_step(behind, others, rules, permit)
+    assert (kept.permits, kept.updates) == (0, False)
+    removing = replace(NO_PERMIT, pods=1, removes=True)
+    assert next_step(replace(down, share=0), others, rules, removing).replicas == 0
+    assert next_step(replace(behind, share=0), others, rules, removing).replicas == 1
+
+
+def test_replicas_of_a_share_that_is_not_reported_yet_are_down() -> None:
+    ready = tuple(Replica(name=f"store-bergen-{n}", ready=True) for n in range(2))
+    before = part("bergen", 1, replicas=ready[:1]).spec
+    submitted, both = from_stateful_set(submitted_set(3)), frozenset({"bergen", "lubeck"})
+    shares = record(bergen=2, lubeck=1)
+    fleet = FleetPart(submitted, shares, {"bergen": before}, frozenset(), both)
+
+    assert fleet.others("lubeck").down == 1
+    grown = part("bergen", 2, replicas=ready).spec
+    assert replace(fleet, parts={"bergen": grown}).others("lubeck").down == 0
+
+
+@pytest.mark.parametrize("held", [0, 1])
+def test_a_share_that_has_grown_here_runs_before_a_replica_is_replaced(held: int) -> None:
+    grown = state([(True, False)], 2, 0, outdated=True)
+    others, permit = OtherReplicas(ready=1), replace(NO_PERMIT, pods=held)
+
+    step = next_step(grown, others, Rules(budget=1, floor=3), permit)
+
+    assert (step.replicas, step.permits, step.updates) == (2, 0, False)
 
 
 def test_what_a_permit_elsewhere_may_take_is_not_counted_as_ready() -> None:
@@ -523,3 +571,23 @@ def _with(removals: Removals, permit: Permit) -> FleetPart:
     removals.records.append(replace(removals.records[0], permits=(permit,)))
     removals.watch("lubeck")
     return removals.fleet("lubeck")
+
+
+@pytest.mark.parametrize(
+    ("spec", "allowed"),
+    [
+        pytest.param({"maxUnavailable": 2}, 2, id="a number"),
+        pytest.param({"maxUnavailable": "30%"}, 2, id="a percentage, rounded up"),
+        pytest.param({"minAvailable": "50%"}, 2, id="what must stay, rounded up"),
+        pytest.param({"maxUnavailable": "3"}, 0, id="a number as text"),
+        pytest.param({"minAvailable": "3"}, 0, id="what must stay as text"),
+        pytest.param({"minAvailable": "some%"}, 0, id="no number"),
+        pytest.param({}, 4, id="neither"),
+    ],
+)
+def test_a_budget_that_kubernetes_would_refuse_allows_no_eviction(
+    spec: dict[str, object], allowed: int
+) -> None:
+    budget = msgspec.convert({"metadata": {"name": "b"}, "spec": spec}, PodDisruptionBudget)
+
+    assert allowed_evictions(budget, 5) == allowed

@@ -175,6 +175,39 @@ def test_deletion_and_finalizers_are_never_in_the_way() -> None:
     assert verdict(going, going) == Allow()
 
 
+@pytest.mark.parametrize(
+    "invalid",
+    [
+        pytest.param(submitted("Store"), id="a name"),
+        pytest.param(submitted(replicas="three"), id="a field of the StatefulSet"),
+        pytest.param(submitted(placement={"a": 1}), id="a field of the set"),
+        pytest.param(submitted(annotations={WISH: "lubeck"}), id="an annotation"),
+    ],
+)
+def test_what_was_wrong_before_an_update_does_not_deny_it(invalid: Wire) -> None:
+    labelled = {**invalid, "metadata": {**invalid["metadata"], "labels": {"tier": "gold"}}}
+    going = {
+        **invalid,
+        "metadata": {**invalid["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"},
+    }
+
+    assert isinstance(verdict(labelled, invalid), Allow)
+    assert (
+        verdict(going, {**going, "metadata": {**going["metadata"], "finalizers": ["a/b"]}})
+        == Allow()
+    )
+
+
+def test_an_update_of_the_settings_of_an_invalid_set_is_denied_until_all_are_valid() -> None:
+    before = submitted(annotations={WISH: "lubeck"})
+    applied = submitted(annotations={WISH: "lubeck", "kubectl.kubernetes.io/last-applied": "{}"})
+
+    assert verdict(applied, before) == Allow()
+    assert WISH in refusal(submitted(annotations={WISH: "bergen"}), before)
+    assert WISH in refusal(submitted(annotations={WISH: "lubeck"}, replicas=4), before)
+    assert verdict(submitted(), before) == Allow()
+
+
 def test_an_existing_set_with_a_long_name_can_still_be_scaled() -> None:
     name = "a-quite-long-name-of-a-set"
 
@@ -214,3 +247,32 @@ def test_an_autoscaler_of_one_cluster_does_not_scale_a_set_of_many(
     decision = AutoscalerWebhook().review(review, snap)
 
     assert isinstance(decision, Deny) == denied
+
+
+def test_an_autoscaler_that_exists_can_be_labelled_and_deleted_but_not_changed() -> None:
+    snap = snapshot(StatefulSets(BROKER_NAMESPACE), "lubeck", [cluster("lubeck", Role.LOCAL)], {})
+    target = {"kind": "FederatedStatefulSet", "name": "store"}
+    before: Wire = {"metadata": {"finalizers": ["a/b"]}, "spec": {"scaleTargetRef": target}}
+    going = {**before, "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    labelled = {**before, "metadata": {"labels": {"tier": "gold"}}}
+    scaled = {**before, "spec": {**before["spec"], "maxReplicas": 9}}
+
+    allowed = [
+        AutoscalerWebhook().review(
+            AdmissionRequest(
+                "UPDATE",
+                "autoscaling",
+                "v2",
+                "HorizontalPodAutoscaler",
+                "web",
+                "shop",
+                after,
+                before,
+            ),
+            snap,
+        )
+        == Allow()
+        for after in (going, labelled, scaled)
+    ]
+
+    assert allowed == [True, True, False]

@@ -1,6 +1,7 @@
 """Names of federated sets: the specified records, and when they appear and disappear."""
 
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -16,10 +17,11 @@ from hanse.features.publishing.options import PublishingOptions
 from hanse.features.publishing.records import record_sets
 from hanse.features.statefulsets.names import part_name
 from hanse.features.statefulsets.options import StatefulSetOptions
-from hanse.features.statefulsets.zone import SERVICE, StatefulSetZone
+from hanse.features.statefulsets.zone import REPORTED_WITHIN, SERVICE, StatefulSetZone
 from hanse.model.dns.zones import View
 from hanse.model.facts import Fact, HolderState, LeaseLiveness, Phase, Role
 from hanse.model.kinds.coordination import Lease, LeaseMeta
+from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointPort, EndpointSlice
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.kinds.stateful import (
@@ -409,6 +411,45 @@ def test_a_report_names_replicas_of_its_own_cluster_alone() -> None:
     assert names.ask(f"store-c1-0.{WIDE}").records == ("198.19.1.1",)
 
 
+@pytest.mark.parametrize(
+    ("lease", "kept"),
+    [
+        ((), False),
+        ((HolderState.READY, True), False),
+        ((HolderState.READY, False), True),
+        ((HolderState.UNKNOWN, True), True),
+        ((HolderState.SILENT, True), False),
+    ],
+)
+def test_names_stand_until_a_cluster_reports_again_whose_report_is_gone_with_its_lease(
+    lease: tuple[HolderState, bool] | tuple[()], kept: bool
+) -> None:
+    observed = [
+        LeaseLiveness("broker", HOME, "c2", "c2", state, EPOCH, confirmed=confirmed)
+        for state, confirmed in (lease and (lease,))
+    ]
+    others = [each for each in parts() if each.spec.cluster != "c2"]
+    zone = StatefulSetZone(View("c1", local="c1"), HOME)
+    anew = Namespace(metadata=Meta(name=HOME))
+    for age, stand in ((timedelta(seconds=30), kept), (REPORTED_WITHIN, False)):
+        seen = seen_by("c1", [shares(), *others, anew], (), *observed)
+        seen.now += age
+
+        build_nodes = zone.records_for(seen)
+
+        assert (build_nodes(Key(SERVICE, "etcd", SPACE)) is None) == stand
+
+
+def test_names_stand_while_the_brokers_namespace_is_deleted() -> None:
+    ending = Namespace(metadata=Meta(name=HOME, deletion_timestamp=EPOCH))
+    zone = StatefulSetZone(View("c1", local="c1"), HOME)
+
+    build_nodes = zone.records_for(seen_by("c1", [shares(), ending]))
+
+    assert build_nodes(Key(SERVICE, "etcd", SPACE)) is None
+    assert build_nodes(Key(SERVICE, "other", SPACE)) == (), "its set is gone, too"
+
+
 def test_a_dead_clusters_names_stay_until_its_lease_has_run_out() -> None:
     dead = LeaseLiveness("broker", HOME, "c2", "c2", HolderState.SILENT, EPOCH)
     before = Names(seen_by("c1", [shares(), *parts()]))
@@ -429,6 +470,14 @@ def test_a_cluster_whose_lease_is_gone_keeps_its_names_only_if_we_saw_it_alive(
 
     kept = before in (HolderState.READY, HolderState.UNKNOWN)
     assert len([t for t in names.targets(WIDE) if "-c2-" in t]) == (4 if kept else 0)
+
+
+def test_a_cluster_finds_its_own_replicas_whether_or_not_it_has_a_lease() -> None:
+    others = [Lease(metadata=LeaseMeta(name=name, namespace=HOME)) for name in ("c2", "c3")]
+
+    names = Names(seen_by("c1", [shares(), *parts()], joined=others))
+
+    assert len(names.targets(WIDE)) == 11
 
 
 def test_everything_is_published_to_those_who_ask_other_servers() -> None:

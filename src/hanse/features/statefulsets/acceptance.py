@@ -53,7 +53,10 @@ class ReceivedSet(Struct, frozen=True):
     broker_namespace: str
 
     def config(self, snapshot: Snapshot) -> CarriedConfig:
-        """The ConfigMaps that are copied here with the set; none for one that a host copied."""
+        """The set's ConfigMaps that the broker has, by name and state here.
+
+        Empty unless the set was submitted at the broker itself: a host's copy brings none along.
+        """
         submitted = self.submitted
         if set_origin(submitted.object) != BROKER_ORIGIN:
             return CarriedConfig()
@@ -70,8 +73,8 @@ def takes_set(received: ReceivedSet, snapshot: Snapshot) -> bool:
 def set_terms(received: ReceivedSet, snapshot: Snapshot) -> Terms | None:
     """Judge a set by this cluster's AcceptancePolicy; None while the result is not certain.
 
-    That is while the policy or the Namespaces are not known, or ConfigMaps of a set that is not
-    refused are still to be copied here.
+    That is while the policy or the Namespaces are not known, the broker's copy of a set that is
+    hosted here differs, or ConfigMaps of a set that is not refused are still to be copied here.
     """
     config = received.config(snapshot)
     judged = _judge(received, config.names - config.blocked, snapshot)

@@ -71,7 +71,11 @@ def set_policies(broker_namespace: str, *, runs_sets: bool) -> tuple[Manifest, .
 
 
 def annotation_policy(broker_namespace: str) -> tuple[Manifest, ...]:
-    """A policy and its binding that deny invalid Hanse annotations on any StatefulSet."""
+    """A policy and its binding that deny StatefulSets with invalid annotations of Hanse.
+
+    Checked are those with fixed choices, max-unavailable, preferences, and load balancers; others,
+    such as overrides and selectors, pass.
+    """
     spec: Wire = {
         "matchConditions": [_NOT_TERMINATING],
         "variables": [_ANNOTATIONS_VARIABLE, *_preference_variables()],
@@ -93,8 +97,8 @@ def annotation_policy(broker_namespace: str) -> tuple[Manifest, ...]:
 def name_policy(broker_namespace: str) -> tuple[Manifest, ...]:
     """A policy and its binding that deny new StatefulSets with names too long for some member.
 
-    Only for a broker without nodes. Its parameters are the ClusterMembers, of which those that have
-    left do not count.
+    Its parameters are the ClusterMembers, of which those that have left do not count. The caller
+    installs it only at a broker without nodes.
     """
     kind = ClusterMember.kind
     high = f"object.metadata.name.size() + 1 + params.metadata.name.size() <= {MAX_SET_NAME}"
@@ -152,7 +156,7 @@ def immutable_fields_policy(broker_namespace: str) -> tuple[Manifest, ...]:
 def autoscaler_policy(broker_namespace: str) -> tuple[Manifest, ...]:
     """A policy and its binding that deny HorizontalPodAutoscalers of sets of either kind.
 
-    Only for a broker without nodes.
+    Terminating ones pass. The caller installs it only at a broker without nodes.
     """
     target = "object.spec.scaleTargetRef.kind"
     kinds = [StatefulSet.kind.name, FederatedStatefulSet.kind.name]
@@ -167,7 +171,7 @@ def autoscaler_policy(broker_namespace: str) -> tuple[Manifest, ...]:
 
 
 def _choice_validation(annotation: str, choices: tuple[str, ...]) -> Wire:
-    """The validation that an annotation has one of its allowed values."""
+    """The CEL validation that an annotation, if present, has one of its allowed values."""
     value = f"variables.marks['{annotation}']"
     shown = f"({value}.size() > 40 ? {value}.substring(0, 40) : {value})"
     allowed = format_choices(choices)
@@ -179,7 +183,7 @@ def _choice_validation(annotation: str, choices: tuple[str, ...]) -> Wire:
 
 
 def _budget_validation() -> Wire:
-    """The validation that annotation hanse.dev/max-unavailable is a number from 1 to MAX_BUDGET."""
+    """The CEL validation that max-unavailable is absent or a number from 1 to MAX_BUDGET."""
     value = f"variables.marks['{MAX_UNAVAILABLE}']"
     digits = len(str(MAX_BUDGET)) - 1
     pattern = f"^([1-9][0-9]{{0,{digits - 1}}}|{MAX_BUDGET})$"
@@ -250,7 +254,7 @@ def _preference_variables() -> list[Wire]:
 
 
 def _preference_validations() -> list[Wire]:
-    """Validations that preferences are readable with min up to max; too long ones pass."""
+    """CEL validations: preferences are readable, with min up to max; too long ones or none pass."""
     where, first = f"annotation {PREFERENCES}: ", "variables.crossed[0]"
     name = f"{first}.find({_quote_cel('^' + _TEXT)}).replace('\"', '')"
     low, high = _number_expression("minReplicas", first), _number_expression("maxReplicas", first)

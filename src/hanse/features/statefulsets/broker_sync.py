@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
+from hanse.features.statefulsets.acceptance import set_origin
 from hanse.features.statefulsets.fleet import PARTS_BY_SET
 from hanse.features.statefulsets.headless_services import (
     governing_service,
@@ -51,7 +52,7 @@ _Conditions = tuple[Condition, ...]
 def plan_broker_sync(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     """The copy of a hosted set at the broker, and its status, shares and Services copied back.
 
-    Nothing without a broker.
+    Nothing without a broker. Headless Services that other sets hosted here copied are kept there.
     """
     broker = broker_cluster(snapshot)
     if broker is None:
@@ -77,8 +78,9 @@ def _services_of_other_sets(
 def _plan_set(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str) -> Plan:
     """Copies, status and Events of a hosted set; nothing if the broker is this cluster itself.
 
-    A missing namespace there, or a failed write, is told in its status. After its deletion here,
-    its copy at the broker is deleted, or orphaned like the set was.
+    A missing namespace there, or a refused write of the set, is told in its status; what was
+    copied back goes then, unless the broker has a copy of this host. After its deletion here, its
+    copy at the broker is deleted, or orphaned like the set was.
     """
     hosted = snapshot.get(snapshot.local, FederatedStatefulSet, key.name, key.namespace)
     at_broker = snapshot.get(broker, FederatedStatefulSet, key.name, key.namespace)
@@ -96,13 +98,15 @@ def _plan_set(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace:
     else:
         desired = [*_copies_for_broker(hosted, snapshot, broker)]
         error = _write_error(hosted, snapshot, broker)
-    if not error:
+    is_copied = at_broker is not None and set_origin(at_broker) == snapshot.local
+    receives = is_copied or not error
+    if receives:
         desired += _copies_for_host(key, hosted, snapshot, broker)
     patch = _status_patch(hosted, at_broker, snapshot, error)
     after = msgspec.convert(patch.change.get("status", {}).get("conditions", ()), _Conditions)
     events = tuple(set_events(patch.target, hosted.status.conditions, after))
     kept_shares: tuple[ClusterObjectRef, ...] = ()
-    if local_shares is not None and not error:
+    if local_shares is not None and receives:
         # the last shares that could be decoded
         kept_shares = (ClusterObjectRef(snapshot.local, object_ref(local_shares)),)
     return Plan(tuple(desired), patches=(patch,), events=events, kept=kept_shares)
@@ -252,7 +256,10 @@ def _status_patch(
     snapshot: Snapshot,
     error: str,
 ) -> Patch:
-    """The status of the broker's copy if up to date; a refusal if `error`, else an empty patch."""
+    """The status of the broker's copy if it is of this spec and observed; a refusal if `error`.
+
+    Else an empty patch, by which the present status stays.
+    """
     ref = ClusterObjectRef(snapshot.local, object_ref(hosted))
     generation = hosted.metadata.generation
     if error:

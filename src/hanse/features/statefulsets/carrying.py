@@ -31,7 +31,10 @@ from hanse.model.snapshot import Change, ObjectChange, Snapshot
 
 
 def carried_keys_for(change: Change, snapshot: Snapshot) -> Iterator[Key]:
-    """Keys of ConfigMaps that a change affects, and of sets here that refer to a changed one."""
+    """Keys of ConfigMaps that a change affects, and of sets here that refer to a changed one.
+
+    All ConfigMaps for a cluster's state; only the sets for a write of a ConfigMap; no other facts.
+    """
     if isinstance(change, ObjectChange):
         yield from _keys_for_object(change, snapshot)
         return
@@ -45,10 +48,12 @@ def carried_keys_for(change: Change, snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-    """The keys of ConfigMaps, and of sets that refer to them, which a changed object affects.
+    """The keys of ConfigMaps, and of sets, which a changed object affects.
 
-    None for a local StatefulSet of the same owner; all for an AcceptancePolicy here, those of its
-    namespace for a Namespace.
+    ConfigMaps: itself, those of its set for a set (a StatefulSet here only if its owner label
+    changes), shares or our report, all for an AcceptancePolicy here, those in a Namespace here.
+    Sets: those that refer to a ConfigMap, or have shares in the namespace of a budget at the
+    broker.
     """
     obj, is_local = change.object, change.where == snapshot.local
     meta = obj.metadata

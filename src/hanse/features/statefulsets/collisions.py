@@ -55,7 +55,7 @@ def collision_error(
 
 
 def list_collisions(name: str, clusters: Collection[ClusterId]) -> Iterator[Collision]:
-    """Collisions with names that no other set in these clusters may have, existing or not."""
+    """The names that no other set may have, each with the clusters where replicas would collide."""
     for cluster in sorted(clusters):
         parts = cluster.split("-")
         for at in range(1, len(parts)):

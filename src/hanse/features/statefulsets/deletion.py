@@ -47,7 +47,8 @@ def plan_missing_set(
     """Delete what runs of a set deleted at the broker; keep and report what the broker has lost.
 
     It was deleted if this cluster's report there is live or names the StatefulSet's uid. A restored
-    StatefulSet of a deleted set is deleted again, unless its claims would go with it.
+    StatefulSet of a deleted set is deleted again, but runs on if its claims would go with it, and
+    is released if its set was orphaned.
     """
     stateful_set = _running_stateful_set(key, snapshot)
     report = read_report(key, snapshot, broker, broker_namespace)
@@ -186,7 +187,7 @@ def _build_report(
 ) -> StatefulSetPart:
     """The report that can be built from the StatefulSet and the previous report alone.
 
-    It names no uid of a set: a set that is submitted again gets the share.
+    It lists no replicas, and names no uid of a set: a set that is submitted again gets the share.
     """
     key, stateful_set, before = (
         running.key,

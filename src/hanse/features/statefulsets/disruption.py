@@ -124,6 +124,27 @@ class PartState(Struct, frozen=True):
         return sum(map(self.is_up, self.pods))
 
     @property
+    def down(self) -> int:
+        """How many replicas of the StatefulSet, or of a share that it is yet to get, are not up."""
+        return sum(not self.is_up(o) for o in range(max(self.replicas, self.share)))
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the status counts pods, or ready ones, that are not seen yet: one may be ready.
+
+        The StatefulSet is written only in the version that was read, so the status still stands.
+        """
+        status, seen_ready = self.stateful_set.status, sum(p.ready for p in self.pods.values())
+        return status.replicas > len(self.pods) or status.ready_replicas > seen_ready
+
+    def is_known_down(self, ordinal: int) -> bool:
+        """Whether a replica is surely not up.
+
+        It is not certain while the status counts pods, or ready ones, that are not seen yet.
+        """
+        return not (self.is_up(ordinal) or self.is_behind)
+
+    @property
     def is_available(self) -> bool:
         """Whether all ready replicas are available, too; always without `minReadySeconds`."""
         spec, status = self.stateful_set.spec, self.stateful_set.status
@@ -276,13 +297,14 @@ def _shrink(part: PartState, others: OtherReplicas, rules: Rules, held: Permit) 
 
 
 def _removable(part: PartState, others: OtherReplicas, rules: Rules) -> int:
-    """How many of the highest replicas can be removed while `floor` ready ones are left.
+    """How many surplus replicas can be removed, from the highest on, with `floor` ready ones left.
 
-    At most 1 if replicas are ordered.
+    Those known to be down need no room; it stops at the first that must stay. At most 1 if replicas
+    are ordered.
     """
     left, count = others.ready + part.up, 0
     for ordinal in reversed(range(part.share, part.replicas)):
-        if part.is_up(ordinal):
+        if not part.is_known_down(ordinal):
             if left <= rules.floor:
                 break
             left -= 1
@@ -300,13 +322,12 @@ def _evict(part: PartState, others: OtherReplicas, rules: Rules, held: int) -> S
     kept = _needed(part, held)
     waits = _REPLACING if kept and not part.draining else ""
     step = Step(part.share, part.partition, updates=True, permits=kept, waits=waits)
-    down = sum(not part.is_up(ordinal) for ordinal in range(part.replicas))
     room = rules.evictions - others.down - others.away_replicas
     if part.draining and room > 0 and not others.unfinished:
         free = rules.evictions - others.permits - others.away_permits
         if held:
             return replace(step, permits=held, opens=True)
-        if down < room and free > 0 and not others.unreported:
+        if part.down < room and free > 0 and not others.unreported:
             return replace(step, permits=1)
     elif part.draining and rules.evictions:
         step = replace(step, waits="no replica is evicted while others are replaced or not ready")
@@ -329,7 +350,7 @@ def _roll(part: PartState, target: int, others: OtherReplicas, rules: Rules, hel
     for; without room, or while replicas are being replaced, it waits.
     """
     unchanged = Step(part.share, part.released, permits=_needed(part, held))
-    if part.in_flight >= max(held, 1) and (part.going or part.is_up(target)):
+    if part.in_flight >= max(held, 1) and (part.going or not part.is_known_down(target)):
         return replace(unchanged, permits=held, waits=_REPLACING)
     room, waits = _room(part, target, others, rules)
     if not room:  # whoever handed a permit on has written its report at the same time
@@ -344,9 +365,10 @@ def _roll(part: PartState, target: int, others: OtherReplicas, rules: Rules, hel
 
 
 def _room(part: PartState, target: int, others: OtherReplicas, rules: Rules) -> tuple[int, str]:
-    """How many replicas may be down here now, and if none, the message what it waits for.
+    """How many replicas may be down here now, and if 0, the message what it waits for.
 
-    A target that is not ready may always be replaced if a permit is free.
+    0 while clusters are away, unless the set disrupts then. A target known not to be ready needs a
+    free permit only, and no room in the budget.
     """
     if others.away and not rules.disrupts_while_away:
         return 0, AWAITS_CLUSTERS
@@ -354,12 +376,11 @@ def _room(part: PartState, target: int, others: OtherReplicas, rules: Rules) -> 
     away = 0 if rules.disrupts_while_away else others.away_permits
     free = rules.budget - others.permits - away
     is_taken = free <= 0 or bool(others.unreported)
-    if not is_taken and not part.is_up(target):
+    if not is_taken and part.is_known_down(target):
         return 1, ""
     if is_taken or len(others.before_us) >= rules.clusters_at_once:
         return 0, "the roll-out goes on here after what other clusters replace is ready"
-    down = sum(not part.is_up(o) for o in range(part.replicas)) - part.in_flight
-    room = rules.budget - others.down - down
+    room = rules.budget - others.down - (part.down - part.in_flight)
     if room <= 0:
         return 0, AWAITS_READY
     return min(room, free, rules.at_once), ""

@@ -55,22 +55,24 @@ def find_budget(
 def allowed_evictions(budget: PodDisruptionBudget | None, replicas: int) -> int:
     """How many replicas of all clusters may be down by evictions; 0 without a budget.
 
-    By maxUnavailable, else by minAvailable, which is 1 if neither is given.
+    By maxUnavailable, else by minAvailable, which is 1 if neither is given; 0, too, for a text that
+    is no percentage, which Kubernetes does not evaluate either.
     """
     if budget is None:
         return 0
     spec = budget.spec
     if spec.max_unavailable is not None:
-        return _scaled(spec.max_unavailable, replicas)
+        return _scaled(spec.max_unavailable, replicas) or 0
     needed = _scaled(spec.min_available if spec.min_available is not None else 1, replicas)
-    return max(replicas - needed, 0)
+    return max(replicas - needed, 0) if needed is not None else 0
 
 
-def _scaled(value: int | str, replicas: int) -> int:
-    """A number, or a percentage of the replicas rounded up; 0 if it is neither."""
+def _scaled(value: int | str, replicas: int) -> int | None:
+    """A number, or a percentage of the replicas, rounded up; None if it is neither."""
     if isinstance(value, int):
         return value
-    return ceil(replicas * (parse_number(value.removesuffix("%")) or 0) / 100)
+    percent = parse_number(value.removesuffix("%")) if value.endswith("%") else None
+    return ceil(replicas * percent / 100) if percent is not None else None
 
 
 def derived_budget(

@@ -14,12 +14,17 @@ from hanse.features.statefulsets.headless_services import (
     list_governed_federated_sets,
     list_governed_sets,
 )
-from hanse.features.statefulsets.keys import hosted_keys, local_keys, pod_keys, sync_keys
+from hanse.features.statefulsets.keys import (
+    hosted_keys,
+    load_balancer_keys,
+    local_keys,
+    pod_keys,
+    sync_keys,
+)
 from hanse.features.statefulsets.load_balancers import PODS_BY_OWNER
 from hanse.features.statefulsets.local import plan_local
 from hanse.features.statefulsets.names import (
     CARRIED,
-    CLUSTER,
     ORPHANED,
     POD_NAME,
     SET,
@@ -32,7 +37,7 @@ from hanse.features.statefulsets.owned_objects import (
 )
 from hanse.features.statefulsets.share_basis import topics_unaffected
 from hanse.features.statefulsets.shares import plan_shares, plan_status
-from hanse.features.statefulsets.tombstones import TOMBSTONES_BY_CLUSTER, keys_of_expired_tombstones
+from hanse.features.statefulsets.tombstones import TOMBSTONES_BY_CLUSTER, keys_of_surplus_tombstones
 from hanse.model.clusterset import broker_cluster, is_broker_lost
 from hanse.model.facts import ClusterState, LeaseLiveness, Role, WriteOutcome
 from hanse.model.kinds.acceptance import DEFAULT_POLICY, AcceptancePolicy
@@ -190,7 +195,8 @@ class StatefulSets:
     def _keys_for_local_change(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
         """The keys for a change in this cluster: of a set's objects, or of a hosted set.
 
-        All sets for the AcceptancePolicy, and for a Node that is drained or no longer is.
+        All sets for the AcceptancePolicy, and for a Node that is drained or no longer is; for a
+        Namespace its sets.
         """
         obj = change.object
         meta = obj.metadata
@@ -222,8 +228,8 @@ class StatefulSets:
     def _keys_for_broker_change(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
         """The keys for a change at the broker: of sets, shares, reports, Services and namespaces.
 
-        All keys for a Node that appears or goes, and for a Lease or ClusterMember if that matters
-        to placement.
+        All keys for a Node that appears or goes, a Lease that changes its holder, and a
+        ClusterMember that changes its labels or phase.
         """
         obj = change.object
         meta = obj.metadata
@@ -240,13 +246,12 @@ class StatefulSets:
                 yield from (key for key in keys if key.topic not in unaffected)
                 yield from sync_keys(obj.spec.name, obj.spec.namespace, snapshot)
                 if obj.spec.ended is not None and obj.spec.cluster == snapshot.local:
-                    yield from keys_of_expired_tombstones(snapshot, change.where)
+                    yield from keys_of_surplus_tombstones(snapshot, change.where)
             case Namespace():
                 yield from hosted_keys(meta.name, snapshot)
                 yield from self._keys_of_lost_broker(meta.name, snapshot)
-            case Service() if CLUSTER in meta.annotations:
-                yield from sync_keys(meta.labels.get(SET, ""), meta.namespace, snapshot)
             case Service():
+                yield from load_balancer_keys(change, snapshot)
                 ref = f"{meta.namespace}/{meta.name}"
                 stateful_sets = snapshot.by(change.where, SETS_BY_SERVICE, ref)
                 for governed in (
@@ -351,7 +356,10 @@ def _keys_if_service_owner_may_change(change: ObjectChange, snapshot: Snapshot) 
 
 
 def _keys_of_replica_list(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-    """Status keys of all sets of one Service, if shares or load balancing of a record changed."""
+    """Status keys of all sets of one Service, for a record that is new, gone or changed.
+
+    Only changes of its shares and load balancing count; none for other objects.
+    """
     obj, before = change.object, change.before
     if not isinstance(obj, StatefulSetShares):
         return

@@ -9,6 +9,7 @@ from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
+from hanse.model.naming import IDENTITY_NAMESPACE
 from hanse.model.objects import Meta, OwnerReference
 from hanse.model.ownership import OWNER
 from hanse.model.snapshot import Snapshot
@@ -16,7 +17,7 @@ from hanse.model.snapshot import Snapshot
 
 def cluster_uid(snapshot: Snapshot) -> str:
     """The uid of namespace kube-system, which identifies this cluster; empty if it is not known."""
-    found = snapshot.get(snapshot.local, Namespace, "kube-system")
+    found = snapshot.get(snapshot.local, Namespace, IDENTITY_NAMESPACE)
     return found.metadata.uid if found is not None else ""
 
 

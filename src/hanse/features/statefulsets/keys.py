@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from hanse.features.statefulsets.names import SET
+from hanse.features.statefulsets.names import CLUSTER, SET
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Pod
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetShares
 from hanse.model.objects import Object
 from hanse.model.plan import Key
-from hanse.model.snapshot import Snapshot
+from hanse.model.snapshot import ObjectChange, Snapshot
 
 
 def sync_keys(name: str, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
@@ -17,6 +17,14 @@ def sync_keys(name: str, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
     kinds: tuple[type[Object], ...] = (FederatedStatefulSet, StatefulSetShares)
     if any(snapshot.get(snapshot.local, kind, name, namespace) is not None for kind in kinds):
         yield Key("mirror", name, namespace)
+
+
+def load_balancer_keys(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
+    """The mirror keys of the sets whose load balancer a Service at the broker is or was."""
+    for version in (change.before, change.after):
+        if version is not None and CLUSTER in version.metadata.annotations:
+            meta = version.metadata
+            yield from sync_keys(meta.labels.get(SET, ""), meta.namespace, snapshot)
 
 
 def hosted_keys(namespace: str, snapshot: Snapshot) -> Iterator[Key]:

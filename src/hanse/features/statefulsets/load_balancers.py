@@ -88,7 +88,10 @@ def _remote_status(status: ServiceStatus) -> ServiceStatus:
 
 
 def list_pods(stateful_set: StatefulSet, snapshot: Snapshot) -> Iterator[tuple[int, Pod]]:
-    """Pairs of ordinal and pod of a StatefulSet here, in order; ordinals are made to start at 0."""
+    """Pairs of ordinal and pod of a StatefulSet here, in order; ordinals are made to start at 0.
+
+    Pods without a name of the StatefulSet are left out.
+    """
     meta, spec = stateful_set.metadata, stateful_set.spec
     first = spec.ordinals.start if spec.ordinals is not None else 0
     owned = snapshot.by(snapshot.local, PODS_BY_OWNER, meta.uid)

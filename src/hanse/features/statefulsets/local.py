@@ -50,7 +50,7 @@ from hanse.features.statefulsets.part_report import (
 )
 from hanse.features.statefulsets.permits import (
     FleetPart,
-    is_drained,
+    is_scaled_to_zero,
     permit_patch,
     read_fleet_part,
     read_part_state,
@@ -76,7 +76,8 @@ from hanse.model.snapshot import Snapshot
 def plan_local(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     """The objects of one set in this cluster, and its report and replicas' Services at the broker.
 
-    If this cluster has left the fleet, its objects are released.
+    They are deleted with the set, released if it was orphaned or this cluster has left the fleet,
+    and kept if the broker has lost it, or while that cannot be told.
     """
     broker = broker_cluster(snapshot)
     if broker is None:
@@ -103,10 +104,11 @@ def _plan_departed(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
 
 
 def _plan_set(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str) -> Plan:
-    """The plan by the state of the set: placed, terminating, orphaned, missing, or without shares.
+    """The plan by the state of the set: placed by its shares, deleted with it, or released.
 
-    Everything is kept before the broker is listed, with records of a newer schema, and while shares
-    of an earlier set remain.
+    It is released if the set was orphaned. Everything is kept before the broker is listed, with
+    records of a newer schema, until the set has shares, while shares of a deleted or earlier set
+    remain, and if the broker has lost the set.
     """
     record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)
     newer = snapshot.local in clusters_with_newer_parts(key, snapshot, broker) or (
@@ -217,7 +219,7 @@ def _plan_refused_set(
 ) -> Plan:
     """Keeps what runs of a refused set, and reports the refusal.
 
-    Only a smaller share is applied.
+    Only a smaller share and the eviction budget are applied; what is left over by them is deleted.
     """
     broker = placed.broker
     report = _report(placed, [], snapshot, broker_namespace)
@@ -237,10 +239,17 @@ def _plan_refused_set(
 def _surplus_objects(
     placed: PlacedSet, current: StatefulSet | None, snapshot: Snapshot
 ) -> Iterator[tuple[ClusterId, ObjectRef]]:
-    """What a refused set does not keep: a drained StatefulSet, and Services of removed replicas."""
+    """What a refused set does not keep: Services of removed replicas, and an empty StatefulSet.
+
+    The latter only without a share here, and if its deletion deletes no claims that are to stay.
+    """
     if current is None:
         return
-    if not placed.share and is_drained(placed.state) and not keeps_claims_of_none(current.spec):
+    if (
+        not placed.share
+        and is_scaled_to_zero(placed.state)
+        and not keeps_claims_of_none(current.spec)
+    ):
         yield snapshot.local, object_ref(current)
     name, namespace = placed.key.name, placed.key.namespace
     first = current.spec.ordinals.start if current.spec.ordinals is not None else 0

@@ -94,7 +94,10 @@ def _pod_template(template: Wire, override: Override) -> Wire:
 
 
 def _container(container: Wire, override: Override) -> Wire:
-    """A container with the override's variables and image registry; its resources are replaced."""
+    """A container with the override's variables and image registry.
+
+    Its resources are replaced, not merged, if the override names the container.
+    """
     changed = dict(container)
     if resources := override.resources.get(str(container.get("name"))):
         changed["resources"] = resources

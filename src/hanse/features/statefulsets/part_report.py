@@ -152,7 +152,7 @@ class _PodCounts(Struct, frozen=True):
 
 
 def is_starting(pod: Pod, now: datetime, *, awaits_status: bool) -> bool:
-    """Whether a pod is younger than `STARTING` and not ready, or (`awaits_status`) not yet counted.
+    """Whether a pod is younger than `STARTING` and not ready; with `awaits_status` even if ready.
 
     The report leaves it out until then, so that most pods cause one change.
     """

@@ -73,7 +73,7 @@ class FleetPart(Struct, frozen=True):
     def permit(self, cluster: ClusterId) -> Permit:
         """The permit of a cluster in the record, plus replicas that others have handed on to it.
 
-        All together never exceed the budget.
+        These are at most what the budget leaves beside all permits in the record.
         """
         own = self.record.spec.permit_of(cluster, self.submitted.uid)
         more = self._handed_on_pods().get(cluster, 0)
@@ -128,7 +128,10 @@ class FleetPart(Struct, frozen=True):
             ready=sum(
                 min(s.ready, max(s.replicas - permits[c].pods, 0)) for c, s in staying.items()
             ),
-            down=sum(max(s.replicas - s.ready, permits[c].pods, 0) for c, s in staying.items()),
+            down=sum(
+                max(s.replicas - s.ready, permits[c].pods, 0) + self._unreported_replicas(c, s)
+                for c, s in staying.items()
+            ),
             permits=sum(permits[c].pods for c in living),
             away_permits=sum(permits[c].pods for c in away),
             away=tuple(c for c in away if self._expected(c)),
@@ -142,7 +145,8 @@ class FleetPart(Struct, frozen=True):
     def _staying(self, permit: Permit) -> "_Staying":
         """The replicas of another cluster that stay, and how many are ready.
 
-        While it removes surplus ones, only those that its permit says it keeps.
+        While it removes surplus ones, only those that its permit says it keeps. Without a report
+        its recorded share, none ready.
         """
         part = self.parts.get(permit.name)
         if part is None:
@@ -152,6 +156,10 @@ class FleetPart(Struct, frozen=True):
         name, first = self.submitted.name, self.submitted.first_ordinal
         kept = {*list_replica_names(name, first, permit.name, permit.keeps)}
         return _Staying(permit.keeps, sum(r.ready for r in part.replicas if r.name in kept))
+
+    def _unreported_replicas(self, cluster: ClusterId, staying: _Staying) -> int:
+        """Replicas of a cluster's share that its report does not have yet: none is ready."""
+        return max(self.record.spec.share_of(cluster) - staying.replicas, 0)
 
     def _credible_permit(self, cluster: ClusterId) -> Permit:
         """The permit of another cluster, limited to the replicas that it has or may get.
@@ -168,7 +176,8 @@ class FleetPart(Struct, frozen=True):
     def partition(self, cluster: ClusterId) -> int:
         """The partition of a cluster's StatefulSet: its first replicas that keep their template.
 
-        The set's partition counts replicas of all clusters, from the end of the roll-out.
+        The set's partition counts replicas of all clusters, from the end of the roll-out. 0 without
+        a share.
         """
         left = max(sum(s.replicas for s in self.record.spec.shares) - self.submitted.partition, 0)
         for share in rollout_order(self.submitted, self.record):
@@ -253,7 +262,7 @@ def read_part_state(
     )
 
 
-def is_drained(state: PartState | None) -> bool:
+def is_scaled_to_zero(state: PartState | None) -> bool:
     """Whether a StatefulSet is observed with neither replicas nor pods; True if there is none."""
     if state is None:
         return True

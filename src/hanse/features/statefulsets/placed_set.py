@@ -10,8 +10,8 @@ from hanse.features.statefulsets.names import REVISION, SET, SET_UID, cluster_se
 from hanse.features.statefulsets.owned_objects import is_released_by
 from hanse.features.statefulsets.permits import (
     FleetPart,
-    is_drained,
     is_returned,
+    is_scaled_to_zero,
     with_partition,
 )
 from hanse.features.statefulsets.service_copies import headless_copy, was_kept_by_another_set
@@ -126,7 +126,8 @@ def desired_objects(placed: PlacedSet, snapshot: Snapshot) -> list[Desired]:
 def disruption_budget(placed: PlacedSet, snapshot: Snapshot) -> PodDisruptionBudget | None:
     """The budget of this cluster's replicas; None without a budget of users at the broker.
 
-    None, too, if the AcceptancePolicy does not take budgets, or there are no replicas here.
+    None, too, if the AcceptancePolicy does not take budgets, there are no replicas here, or the
+    set's selector cannot be decoded.
     """
     found = find_budget(placed.submitted, snapshot, placed.broker)
     if found is None or not placed.terms.takes_budgets or not placed.step.replicas:
@@ -135,7 +136,7 @@ def disruption_budget(placed: PlacedSet, snapshot: Snapshot) -> PodDisruptionBud
 
 
 def _stateful_set(placed: PlacedSet, snapshot: Snapshot) -> StatefulSet | None:
-    """The StatefulSet here; None before our report, and without a share once it is drained.
+    """The StatefulSet here; None before our report, and without a share once it has no pods left.
 
     It keeps its template while the set is invalid, and until it may be rolled out here.
     """
@@ -145,7 +146,8 @@ def _stateful_set(placed: PlacedSet, snapshot: Snapshot) -> StatefulSet | None:
     if not is_ours and placed.here not in placed.fleet.parts:
         return None  # the report is written first: it later proves that the broker knew the set
     if not placed.share and (
-        current is None or (is_drained(placed.state) and not keeps_claims_of_none(submitted.spec))
+        current is None
+        or (is_scaled_to_zero(placed.state) and not keeps_claims_of_none(submitted.spec))
     ):
         return None
     template, revision = submitted.spec.template, submitted.revision

@@ -200,7 +200,7 @@ def _groups_after(
 
 
 def _room(shares: Shares, candidate: _Candidate, limit: int, *, add: bool) -> int:
-    """limit minus share, if the sign fits: not negative with `add`, else not positive."""
+    """How far a share is from its limit: at least 0 with `add`, else at most 0."""
     n = shares.get(candidate.cluster, 0)
     return max(limit - n, 0) if add else min(limit - n, 0)
 
@@ -266,7 +266,7 @@ def _add_many(
         return 0
 
     def shares_at(level: int) -> dict[ClusterId, int]:
-        """The shares at which the next replica of each cluster costs more than a level."""
+        """The shares at a level: level * weight / 2 each, between the present one and the limit."""
         result: dict[ClusterId, int] = {}
         for candidate, limit in limits:
             n = shares.get(candidate.cluster, 0)
@@ -338,7 +338,7 @@ def _remove_many(
         return 0
 
     def shares_at(level: int) -> dict[ClusterId, int]:
-        """The shares at which the last replica of each cluster costs no more than a level."""
+        """The shares at a level: level * weight / 2 each, between the floor and the present one."""
         left: dict[ClusterId, int] = {}
         for candidate, floor in floors:
             n = shares.get(candidate.cluster, 0)

@@ -62,7 +62,7 @@ class ShareSources(Struct, frozen=True):
     def reported(self) -> _Shares:
         """The shares in clusters' reports, within their limits.
 
-        Of clusters away, else as recorded.
+        For unhealthy clusters without a report, those that are recorded.
         """
         given = {c: part.share for c, part in self.parts.items() if self._counts(c)}
         shares = {c: self._within_limit(c, n) for c, n in given.items()}
@@ -116,7 +116,8 @@ def share_basis(sources: ShareSources, distribute: _Distribute) -> ShareBasis:
     """The shares to start from: recorded ones if reports explain them, else reported ones.
 
     Explained is a share between the reported one and the one that `distribute` computes from all
-    reported ones; others are disputed. A new rebalance starts from clusters that are away.
+    reported ones; others are disputed. A new rebalance starts from clusters that are away. An
+    invalid set has reported shares, else recorded ones.
     """
     reported = sources.reported
     if sources.submitted.errors:
@@ -162,7 +163,10 @@ def _share_fields(report: Object | None) -> object:
 
 
 def _replica_fields(report: Object | None) -> object:
-    """What other clusters go by: the share, which replicas are ready, and returned permits."""
+    """What other clusters go by: share, revision, refusal, ready replicas and returned permits.
+
+    None for anything but a report.
+    """
     if not isinstance(report, StatefulSetPart):
         return None
     spec = report.spec

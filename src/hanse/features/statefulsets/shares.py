@@ -103,7 +103,8 @@ class _ShareDecision(Struct, frozen=True):
 def plan_shares(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     """The record of shares, and a Warning Event if the present one is disputed.
 
-    Kept while undecided, and after the set's end while it has an owner or clusters report.
+    Kept while undecided, and after the set's end while it has an owner or clusters report. Nothing
+    without a broker, or for an invalid set that has no record yet.
     """
     broker = broker_cluster(snapshot)
     if broker is None:
@@ -137,7 +138,8 @@ def believed_share(
 ) -> BelievedShare:
     """This cluster's share as record and reports explain it, and whether the record is current.
 
-    `running` stands in for a missing report; it is None if this cluster does not run the set.
+    `running` stands in for a missing report, and is the share while the set cannot be read; it is
+    None if this cluster does not run the set.
     """
     record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)
     state = _read_state(key, snapshot, broker, broker_namespace, record)
@@ -269,7 +271,10 @@ def _status_inputs(
 def _preferred_shares(
     decision: _ShareDecision, parts: dict[ClusterId, StatefulSetPartSpec]
 ) -> dict[ClusterId, int]:
-    """The shares that a new set would get; empty without preferences, or if a cluster is away."""
+    """The shares that a new set would get.
+
+    Empty without preferences or a choice by labels, if the set is invalid, or a cluster is away.
+    """
     fleet, submitted = decision.fleet, decision.submitted
     everyone = set(fleet.members) <= set(fleet.healthy)
     choice = submitted.choice
@@ -351,7 +356,10 @@ def _preferences(
     before: dict[ClusterId, int],
     limits: dict[ClusterId, int],
 ) -> dict[ClusterId, ReplicaPreference]:
-    """The preferences that are not the default, max lowered to limits; 0 if not selected."""
+    """By cluster the preference if not the default: min and max lowered to what the cluster takes.
+
+    A cluster that the set does not select has weight and max 0.
+    """
     preferences = submitted.preferences.of((*fleet.healthy, *before))
     for cluster in preferences:
         if not submitted.choice.selects(fleet.labels.get(cluster, {})):
@@ -364,7 +372,7 @@ def _preferences(
 
 
 def _within_limit(preference: ReplicaPreference, limit: int | None) -> ReplicaPreference:
-    """The preference for a cluster that takes only so many replicas; None is no limit."""
+    """The preference with min and max lowered to the limit; unchanged without a limit."""
     if limit is None:
         return preference
     return ReplicaPreference(

@@ -105,7 +105,10 @@ def plan_set_status(inputs: StatusInputs, snapshot: Snapshot, broker: ClusterId,
 def plan_shadowed(
     submitted: SubmittedSet, snapshot: Snapshot, broker: ClusterId, rank: int
 ) -> Plan:
-    """Valid=False, NameTaken, of a set whose name an older set of the other kind has."""
+    """The status patch and Events Valid=False, NameTaken, of a set with the name of an older one.
+
+    The older one is of the other kind.
+    """
     kind = FederatedStatefulSet if isinstance(submitted.object, StatefulSet) else StatefulSet
     text = (
         f"there is an older {kind.kind.name} of this name, which runs on: delete one of them; with "
@@ -240,7 +243,7 @@ def disputed_message(clusters: Sequence[ClusterId]) -> str:
 
 
 def _placed_condition(inputs: StatusInputs) -> Condition:
-    """Placed: True with the shares; False if replicas have no place, or are not as preferred."""
+    """Placed: True with the shares, else False with every problem: Unplaced, or NotAsWished."""
     distribution = inputs.distribution
     problems = list(_placement_problems(inputs))
     if problems:
@@ -263,7 +266,12 @@ def _format_shares(shares: dict[ClusterId, int]) -> str:
 
 
 def _placement_problems(inputs: StatusInputs) -> Iterator[str]:
-    """A message for each problem of the placement, most with a remedy; none if all is well."""
+    """A message for each problem of the placement, most with a remedy; none if all is well.
+
+    Replicas without a place or left in clusters that are away, shares below min or above max,
+    unknown clusters in preferences, names too long, and shares of clusters that left or have no
+    record.
+    """
     distribution, submitted = inputs.distribution, inputs.submitted
     if distribution.unplaced:
         wanted, why = submitted.spec.replicas, _unplaced_reason(inputs)
@@ -317,7 +325,10 @@ def _unplaced_reason(inputs: StatusInputs) -> str:
 
 
 def _ready_condition(inputs: StatusInputs) -> Condition:
-    """Ready: True if all replicas are; False with counts, also while a cluster is away."""
+    """Ready: True if all replicas are placed and ready; else False, with counts by cluster.
+
+    False, too, while a cluster with a share is away, whatever is ready; a missing Service is named.
+    """
     desired, ready = inputs.submitted.spec.replicas, inputs.ready
     shown = ", ".join(
         f"{c} {inputs.parts[c].ready if c in inputs.parts else 0}/{n}"
@@ -337,7 +348,8 @@ def _ready_condition(inputs: StatusInputs) -> Condition:
 def _updated_condition(inputs: StatusInputs, present: Sequence[Condition]) -> Iterator[Condition]:
     """Updated, True if every cluster with a share runs the newest template; False names the others.
 
-    Nothing before the first roll-out.
+    False is Halted while clusters are away that roll-outs wait for, else RollingOut. Nothing before
+    the first roll-out.
     """
     if not (inputs.outdated or find_condition(present, "Updated") is not None):
         return

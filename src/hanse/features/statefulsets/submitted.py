@@ -175,7 +175,10 @@ class SubmittedSet(Struct, frozen=True):
 
     @property
     def revision(self) -> str:
-        """A hash of what replaces pods: the submitted template, overrides and first ordinal."""
+        """A hash of what replaces pods: the submitted template, overrides and first ordinal.
+
+        It is the same for each cluster's version of the set.
+        """
         more = {"overrides": self.all_annotations.get(OVERRIDES), "start": self.first_ordinal}
         template = {**self.spec.template, **{name: value for name, value in more.items() if value}}
         return self.fleet_revision or template_revision(self.name, template)
@@ -194,7 +197,7 @@ class SubmittedSet(Struct, frozen=True):
 def find_submitted_set(key: Key, snapshot: Snapshot, broker: ClusterId) -> SubmittedSet | None:
     """The set of a name: a StatefulSet if the broker has no nodes, or a FederatedStatefulSet.
 
-    If there are both, the older one: a set never takes over another kind of set.
+    If there are both, the older one: a set never takes over another kind of set. None without any.
     """
     found = _list_submitted_sets(key, snapshot, broker)
     return found[0] if found else None
@@ -321,7 +324,10 @@ def _preferences(submitted: FederatedStatefulSet, annotations: dict[str, str]) -
 
 
 def _resolve_count(value: object, replicas: int) -> int:
-    """An `IntOrString` as a number of replicas, at least 1; percentages are rounded up."""
+    """An `IntOrString` as a number of replicas, at least 1; percentages are rounded up.
+
+    Anything else is 1.
+    """
     match value:
         case int():
             return max(value, 1)
@@ -339,7 +345,10 @@ def format_choices(choices: tuple[str, ...]) -> str:
 def _validation_errors(
     name: str, spec: StatefulSetSpec, annotations: dict[str, str]
 ) -> Iterator[str]:
-    """The errors of a set's name, annotations and spec; none if it is valid."""
+    """The errors of a set's name, of annotations with fixed choices, and of max-unavailable.
+
+    With load balancers also if it has too many replicas, or no serviceName. None if it is valid.
+    """
     if bad := name_error(name, ()):
         yield bad
     for annotation, choices in ANNOTATION_CHOICES.items():

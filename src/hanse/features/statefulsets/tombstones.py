@@ -118,7 +118,7 @@ def returned_with_claims_message(stateful_set: StatefulSet, report: StatefulSetP
     )
 
 
-def keys_of_expired_tombstones(snapshot: Snapshot, broker: ClusterId) -> Iterator[Key]:
+def keys_of_surplus_tombstones(snapshot: Snapshot, broker: ClusterId) -> Iterator[Key]:
     """The local keys of the sets whose tombstones of this cluster exceed MAX_TOMBSTONES."""
     names = _surplus_tombstones(snapshot, broker)
     for part in snapshot.by(broker, TOMBSTONES_BY_CLUSTER, snapshot.local):

@@ -169,7 +169,7 @@ def _findings(
     lost: frozenset[str],
     snapshot: MultiClusterSnapshot,
 ) -> Iterator[Finding]:
-    """SetShort, SetHalted, and for each report: RecordTooNew, SetRefused or SetTrouble."""
+    """SetShort, SetHalted, and per report the first of RecordTooNew, SetRefused, SetTrouble."""
     name = f"{shares.namespace}/{shares.name}"
     yield from _short_finding(shares, reports, lost, snapshot)
     yield from _halted_finding(shares, reports, lost)
@@ -335,7 +335,7 @@ def _ready_in(cluster: str, reports: dict[str, StatefulSetPartSpec], lost: froze
 def _cluster_part(
     cluster: str, replicas: int, wanted: int, report: StatefulSetPartSpec | None, *, known: bool
 ) -> ClusterPart:
-    """A cluster's part: good if all its replicas are ready, warn if some, else bad.
+    """A cluster's part: good if all its replicas are ready, warn if some or unknown, else bad.
 
     `share` is its percentage of the wanted replicas; a cluster without report has none ready,
     unless its report is lost, so that nothing is `known`.

@@ -8,8 +8,10 @@ from hanse.features.statefulsets.collisions import collision_error
 from hanse.features.statefulsets.fleet import list_members
 from hanse.features.statefulsets.names import (
     FORBIDDEN_UPDATE,
+    KUBEFED_PREFIX,
     NO_AUTOSCALER,
     PREFERENCES,
+    PREFIX,
     SET,
     name_error,
 )
@@ -50,17 +52,18 @@ class FederatedStatefulSetWebhook:
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         """Deny invalid sets and changes of immutable fields; else allow, with warnings.
 
-        Deletions, terminating sets and status updates are always allowed. Only new sets are denied
-        for the length of their name, or for one that collides with another set's.
+        Deletions, terminating sets, status updates, and updates that keep the spec and our
+        annotations, such as those of labels, are always allowed. Only new sets are denied for a
+        name that is too long for a member, or collides with another set's.
         """
         if review.operation not in ("CREATE", "UPDATE") or review.subresource == "status":
+            return Allow()
+        if _is_terminating(review.object) or _keeps_settings(review):
             return Allow()
         try:
             federated_set = msgspec.convert(review.object, FederatedStatefulSet)
         except msgspec.ValidationError as error:
             return Deny(f"FederatedStatefulSet {review.name}: {error}; mend that field", 422)
-        if federated_set.metadata.deletion_timestamp is not None:
-            return Allow()
         if review.before and _immutable_spec(review.before) != _immutable_spec(review.object):
             return Deny(f"spec.template.spec: Forbidden: {FORBIDDEN_UPDATE}", 422)
         submitted = from_federated_stateful_set(federated_set)
@@ -87,7 +90,12 @@ class AutoscalerWebhook:
     )
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-        """Deny an autoscaler of a FederatedStatefulSet, or of a StatefulSet that Hanse owns."""
+        """Deny an autoscaler of a FederatedStatefulSet, or of a StatefulSet that Hanse owns.
+
+        Terminating ones and updates that keep the spec are allowed.
+        """
+        if _is_terminating(review.object) or _keeps_spec(review):
+            return Allow()
         target = review.object.get("spec", {}).get("scaleTargetRef", {})
         kind, name = target.get("kind"), str(target.get("name", ""))
         if kind == FederatedStatefulSet.kind.name:
@@ -101,6 +109,28 @@ class AutoscalerWebhook:
             ):
                 return Deny(NO_AUTOSCALER, 422)
         return Allow()
+
+
+def _is_terminating(wire: Wire) -> bool:
+    """Whether an object is being deleted: its finalizers must not be kept by a denial."""
+    return bool((wire.get("metadata") or {}).get("deletionTimestamp"))
+
+
+def _keeps_spec(review: AdmissionRequest) -> bool:
+    """Whether a request is an update that does not change the spec."""
+    return bool(review.before) and review.object.get("spec") == review.before.get("spec")
+
+
+def _keeps_settings(review: AdmissionRequest) -> bool:
+    """Whether a request is an update that changes neither the spec nor annotations of ours."""
+    return _keeps_spec(review) and _settings(review.object) == _settings(review.before)
+
+
+def _settings(federated_set: Wire) -> Wire:
+    """The annotations of a set that Hanse reads."""
+    annotations: Wire = (federated_set.get("metadata") or {}).get("annotations") or {}
+    prefixes = ("hanse.dev/", f"{PREFIX}/", f"{KUBEFED_PREFIX}/")
+    return {name: value for name, value in annotations.items() if name.startswith(prefixes)}
 
 
 def _immutable_spec(federated_set: Wire) -> Wire:
@@ -121,7 +151,7 @@ def _list_joined_clusters(snapshot: Snapshot, broker_namespace: str) -> tuple[Cl
 
 
 def _placement_warnings(submitted: SubmittedSet, joined: tuple[ClusterId, ...]) -> Iterator[str]:
-    """Warnings about unknown clusters, and replicas over all max or below all min.
+    """Warnings about unknown clusters, and replicas over the sum of max or below the sum of min.
 
     No warnings without members.
     """

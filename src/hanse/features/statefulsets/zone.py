@@ -1,6 +1,7 @@
 """The zone of federated StatefulSets: names of replicas in their cluster and in the federation."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import timedelta
 
 from hanse.features.statefulsets.fleet import PARTS_BY_SET
 from hanse.features.statefulsets.named_sets import (
@@ -22,12 +23,13 @@ from hanse.features.statefulsets.zone_nodes import (
     replica_nodes,
     set_nodes,
 )
-from hanse.model.clusterset import unanswered_clusters
+from hanse.model.clusterset import is_broker_lost, lease_state, unanswered_clusters
 from hanse.model.dns.names import InvalidName, child_name, wire_name
 from hanse.model.dns.records import ZoneNode
 from hanse.model.dns.zones import View
-from hanse.model.facts import ClusterState, LeaseLiveness, Phase, Role
+from hanse.model.facts import ClusterState, HolderState, LeaseLiveness, Phase, Role, is_recent
 from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.hanse import ClusterMember
 from hanse.model.kinds.stateful import (
@@ -41,6 +43,8 @@ from hanse.model.plan import Key
 from hanse.model.snapshot import Change, FactChange, Index, Snapshot, Watch
 
 SERVICE = "stateful"
+REPORTED_WITHIN = timedelta(minutes=2)
+"""Within which clusters that live report again after the broker's namespace was made anew."""
 SLICES_BY_SERVICE = Index(
     EndpointSlice,
     "dns-stateful-slices",
@@ -85,6 +89,7 @@ class StatefulSetZone:
             ),
             Watch(Role.BROKER, Lease, namespace=broker_namespace),
             Watch(Role.BROKER, ClusterMember, namespace=broker_namespace),
+            Watch(Role.BROKER, Namespace, name=broker_namespace, optional=True),
         )
 
     def synced(self, snapshot: Snapshot) -> bool:
@@ -106,17 +111,21 @@ class StatefulSetZone:
                     yield Key(SERVICE, part.spec.names.service, part.spec.namespace)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """The Services whose names a change affects; all for a LeaseLiveness or ClusterMember."""
+        """The Services whose names a record, a report, or an EndpointSlice here affects.
+
+        All for a ClusterMember, a Lease's liveness, or the broker's namespace; else none.
+        """
         if isinstance(change, FactChange):
             return set(self.keys(snapshot)) if isinstance(change.fact, LeaseLiveness) else ()
+        sides = [side for side in (change.before, change.after) if side is not None]
         match change.object:
-            case ClusterMember():
+            case Namespace(metadata=meta) if meta.name != self._broker_namespace:
+                return ()
+            case ClusterMember() | Namespace():
                 return set(self.keys(snapshot))
             case StatefulSetShares() | StatefulSetPart() if change.where != snapshot.local:
-                sides = (side for side in (change.before, change.after) if side is not None)
                 return {key for side in sides for key in _keys_of(side, snapshot, change.where)}
             case EndpointSlice() if change.where == snapshot.local:
-                sides = (side for side in (change.before, change.after) if side is not None)
                 return {
                     key
                     for side in sides
@@ -135,13 +144,16 @@ class StatefulSetZone:
         """A function from a key to the nodes of a Service and its sets.
 
         It returns none without sets, and None (keep the present ones) if their record has a newer
-        schema.
+        schema, or reports are gone with the broker's namespace.
         """
         brokers = snapshot.clusters(Role.BROKER)
         expired = self.expired_clusters(snapshot, brokers)
 
         def build_nodes(key: Key) -> Sequence[ZoneNode] | None:
-            """The nodes of a Service and its sets; None (keep them) if a schema is too new."""
+            """The nodes of a governing Service and its sets; empty if it governs none.
+
+            None (keep the present nodes) if their records or reports cannot be read now.
+            """
             sets = [
                 named_set(name, key.namespace, snapshot, broker, self.view.local)
                 for broker in brokers
@@ -154,12 +166,45 @@ class StatefulSetZone:
                 return None
             if not governed:
                 return ()
+            if any(self._lacks_reports(one, expired, snapshot) for one in governed):
+                return None
             nodes = list(self._set_nodes(key, sets, expired, snapshot))
             if not any(is_replica_name(key, snapshot, broker) for broker in brokers):
                 nodes += self._service_nodes(key, sets, expired, snapshot)
             return nodes
 
         return build_nodes
+
+    def _lacks_reports(
+        self, one: NamedSet, expired: frozenset[ClusterId], snapshot: Snapshot
+    ) -> bool:
+        """Whether reports are gone with the broker's namespace, and are not written again yet.
+
+        That is while the namespace is lost, and then for REPORTED_WITHIN while a cluster with a
+        share that was seen to be ready has no report, and no Lease that it has renewed again.
+        """
+        reported = {part.spec.cluster for part in one.parts}
+        shares = one.record.spec.shares if one.record is not None else ()
+        return any(
+            is_broker_lost(snapshot, broker, self._broker_namespace)
+            or (
+                self._is_new_namespace(broker, snapshot)
+                and any(
+                    snapshot.fact(LeaseLiveness, (broker, self._broker_namespace, share.name))
+                    and lease_state(share.name, snapshot, broker, self._broker_namespace)
+                    is HolderState.UNKNOWN
+                    for share in shares
+                    if share.replicas and share.name not in reported | expired
+                )
+            )
+            for broker in snapshot.clusters(Role.BROKER)
+        )
+
+    def _is_new_namespace(self, broker: ClusterId, snapshot: Snapshot) -> bool:
+        """Whether the broker's namespace was made less than REPORTED_WITHIN ago."""
+        found = snapshot.get(broker, Namespace, self._broker_namespace)
+        made = found.metadata.creation_timestamp if found is not None else None
+        return made is not None and is_recent(made, snapshot.now, REPORTED_WITHIN)
 
     def expired_clusters(
         self, snapshot: Snapshot, brokers: tuple[ClusterId, ...]
@@ -178,7 +223,7 @@ class StatefulSetZone:
                     if snapshot.get(broker, Lease, c, self._broker_namespace) is None
                     and snapshot.fact(LeaseLiveness, (broker, self._broker_namespace, c)) is None
                 }
-        return frozenset(dead)
+        return frozenset(dead - {snapshot.local})
 
     def _service_nodes(
         self,
