@@ -1,7 +1,7 @@
 """The plan of one federated Service in one member, and foreign objects of its name."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 import pytest
@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from hanse.features.federated.join_requests import FederatedName
 from hanse.features.federated.kept_slices import RECORDED_AFTER
 from hanse.features.federated.names import CLUSTER, FEDERATED, JOIN
-from hanse.features.federated.records import Backends, MemberPort
+from hanse.features.federated.records import MEMBER, Backends, MemberPort, MemberRecord
 from hanse.model.facts import Answer, ClusterDeparted, ClusterState, Phase, Role, WriteOutcome
+from hanse.model.json_input import decode_json
 from hanse.model.kinds.acceptance import (
     AcceptancePolicy,
     AcceptancePolicySpec,
@@ -30,6 +31,7 @@ from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterObjectRef, Meta, Object, object_ref
 from hanse.model.plan import Plan
 from hanse.model.questions import MAX_READ_AGE
+from hanse.runtime.actions import Update
 from hanse.runtime.diff import diff
 from tests.features.federated.builders import (
     BERGEN,
@@ -227,6 +229,29 @@ def test_a_record_that_a_cluster_lacks_is_written_also_a_moment_after_a_restore(
     assert created_objects(plan, view) != []
 
 
+@pytest.mark.parametrize(
+    ("listed", "written"), [(True, ["10.3.0.1"]), (False, [])], ids=["listed", "not yet listed"]
+)
+def test_a_record_older_than_its_service_is_written_once_its_restored_cluster_is_listed(
+    listed: bool, written: list[str]
+) -> None:
+    key, joining = record_key("web-bergen", "bergen"), service("web-bergen")
+    before = observed({"bergen": [joining]}, led=("bergen",))
+    of_backup = created_objects(plan_for(key, before), before)
+    back = replace(member("bergen", Role.LED), recovering=True, listed=listed)
+    now = [joining, pod_slice("web-bergen", "10.3.0.1"), *of_backup]
+    view = observed({"bergen": now}, led=("bergen",), states=[back])
+
+    changes = diff("federated", service_key(), plan_for(key, view), (), view).actions
+
+    records = [
+        decode_json(c.change["data"][MEMBER], MemberRecord)
+        for c in changes
+        if isinstance(c, Update)
+    ]
+    assert [a for r in records for b in r.backends for a in b.ready] == written
+
+
 def test_a_record_of_a_newer_schema_is_treated_as_an_unreachable_cluster() -> None:
     current = applied_objects(observed({**OURS, **BERGEN}))
     later = stored_configmap(record("bergen", "10.9.9.9", schema=2))
@@ -279,11 +304,12 @@ def _plan_with_reads(
     *,
     led: Sequence[str] = (HERE,),
     states: Sequence[ClusterState] = (),
+    at: datetime = EPOCH,
 ) -> Plan:
     """The plan of the Service once all that it asks for was read, with this answer."""
     value = msgspec.to_builtins(found, str_keys=True) if found is not None else None
     asked = plan_for(service_key(), observed(objects, led=led, states=states)).questions
-    answers = [Answer(question.ask.id, value, error, EPOCH) for question in asked]
+    answers = [Answer(question.ask.id, value, error, at) for question in asked]
     return plan_for(service_key(), observed(objects, led=led, states=states, facts=answers))
 
 
@@ -307,6 +333,25 @@ def test_a_record_that_a_cluster_lacks_at_first_sight_may_be_about_to_be_written
 
     assert ("bergen" in addresses(plan)) is stands
     assert plan.requeue_after == (RECORDED_AFTER if stands else None)
+
+
+def test_a_record_is_not_waited_for_because_our_clock_went_back_an_hour() -> None:
+    current = applied_objects(observed({**OURS, **BERGEN}))
+    seen = replace(member("bergen"), since=EPOCH + timedelta(hours=1))
+
+    plan = _plan_with_reads({HERE: [*current, *OURS[HERE]], "bergen": []}, states=[seen])
+
+    assert addresses(plan) == {HERE: ["10.1.0.1"]}
+
+
+def test_a_read_from_before_our_clock_went_back_an_hour_is_not_fresh() -> None:
+    current = applied_objects(observed({**OURS, **BERGEN}))
+    objects = {HERE: [*current, *OURS[HERE]], "bergen": []}
+
+    plan = _plan_with_reads(objects, at=EPOCH + timedelta(hours=1))
+
+    assert addresses(plan)["bergen"] == ["10.3.0.1"]
+    assert plan.questions
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,26 @@
 
 from datetime import timedelta
 
+from msgspec.structs import replace
+
+from hanse.cli.fleet import ClusterRead
 from hanse.features.federation.other_supervisors import LEAVING
+from hanse.features.federation.status import DIFFER
+from hanse.model.conditions import condition
 from hanse.model.findings import Finding
 from hanse.model.kinds.federation import (
     CLUSTER_SET,
     SUPERVISOR,
+    AbandonedMember,
     ClusterClaim,
     Federation,
     FederationSpec,
+    FederationStatus,
     Member,
 )
 from hanse.model.objects import Meta, Object
 from tests.support.builders import annotated, stored
-from tests.support.fleet_reads import NOW, findings, read
+from tests.support.fleet_reads import NOW, findings, lease, read
 
 
 def claim(about: str, value: str) -> ClusterClaim:
@@ -87,3 +94,34 @@ def test_a_leave_that_was_interrupted_is_told_with_the_command_that_ends_it() ->
         "hanse leave --federation league --cluster-id oslo --context oslo --supervisor rome",
     )
     assert told(rome=rome, oslo=oslo(timedelta(seconds=30))) == (), "it is under way"
+
+
+def read_from_context(cluster: str, *objects: Object) -> ClusterRead:
+    """A cluster whose context is not called like its id."""
+    agent = lease("hanse-agent", "hanse-system", f"{cluster}_0")
+    return read(f"kind-{cluster}", agent, *objects, agent=None)
+
+
+def test_the_remedy_of_lists_that_differ_names_contexts() -> None:
+    command = "hanse join --federation league --cluster-id oslo --context {} --supervisor {}"
+    text = f"paris names oslo and rome does not: {command.format('oslo', 'paris')}, or let it leave"
+    status = FederationStatus(conditions=(condition(DIFFER, True, "ListsDiffer", text),))
+    rome = replace(federation("rome"), status=status)
+
+    (found,) = findings(
+        read_from_context("rome", MEMBER, SUPERVISES, rome),
+        *map(read_from_context, ("oslo", "paris")),
+    )
+
+    assert found.remedy.commands == (command.format("kind-oslo", "kind-paris"),)
+
+
+def test_the_advice_about_a_member_that_was_given_up_names_its_context() -> None:
+    status = FederationStatus(abandoned=(AbandonedMember(cluster_id="oslo"),))
+    rome = replace(federation("rome"), status=status)
+
+    (found,) = findings(
+        read_from_context("rome", MEMBER, SUPERVISES, rome), read_from_context("oslo")
+    )
+
+    assert "`hanse uninstall --context kind-oslo`" in found.remedy.advice

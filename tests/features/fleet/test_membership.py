@@ -118,6 +118,17 @@ def test_a_cluster_that_was_given_up_is_named_until_it_has_withdrawn() -> None:
     assert withdrawn == {}
 
 
+def test_the_remedy_of_a_cluster_that_was_given_up_names_its_context() -> None:
+    hub = read("hub", RULES, record("lubeck", "Left", abandoned=True))
+    lubeck = read("kind-lubeck", lease("hanse-agent", "hanse-system", "lubeck_0"), agent=None)
+
+    found = {one.code: one.remedy for one in findings(hub, lubeck)}
+
+    assert found["MemberAbandoned"].commands == (
+        "hanse uninstall --context kind-lubeck --yes --force",
+    )
+
+
 @pytest.mark.parametrize(
     ("before", "after", "sets", "found"),
     [

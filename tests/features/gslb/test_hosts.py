@@ -188,6 +188,23 @@ def test_a_rule_brings_public_addresses_and_third_parties() -> None:
     ]
 
 
+def test_a_cluster_has_a_public_address_of_each_family() -> None:
+    host_rule = rule(
+        public_ip=(
+            PublicAddress(cluster="lubeck", ip="2001:db8::1"),
+            PublicAddress(cluster="lubeck", ip="192.0.2.1"),
+        )
+    )
+    snapshot = _alone(ingress("10.1.0.1", "fd00::1"), host_rule)
+
+    members = service_in(snapshot).spec.members
+
+    assert [(m.address, m.advertised_address) for m in members] == [
+        ("10.1.0.1", "192.0.2.1"),
+        ("fd00::1", "2001:db8::1"),
+    ]
+
+
 def test_the_rule_says_how_long_by_which_algorithm_and_what_when_all_are_down() -> None:
     host_rule = rule(
         ttl=7,
@@ -586,6 +603,16 @@ BAD_RULES: list[Any] = [
         id="public ip",
     ),
     pytest.param(
+        {
+            "public_ip": (
+                PublicAddress(cluster="lubeck", ip="192.0.2.1"),
+                PublicAddress(cluster="lubeck", ip="192.0.2.2"),
+            )
+        },
+        "spec.publicIP: lubeck with IPv4 is named twice; give one address of each family",
+        id="two public ips of a family",
+    ),
+    pytest.param(
         {"traffic_split": (TrafficOverride(cluster="lubeck", weight=0),)},
         "spec.trafficSplit[0].weight: 0",
         id="weight",
@@ -603,6 +630,32 @@ def test_a_bad_rule_is_rejected_and_what_serves_goes_on(wrong: dict[str, Any], e
     assert patch.change["status"]["status"] == "Rejected"
     assert patch.change["status"]["error"].startswith(error)
     assert service_in(snapshot).spec == current.spec
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        pytest.param(
+            {"traffic_split": (TrafficOverride(cluster="paris", weight=2),)},
+            "spec.trafficSplit[0].cluster: paris is no member cluster",
+            id="split",
+        ),
+        pytest.param(
+            {"public_ip": (PublicAddress(cluster="paris", ip="192.0.2.1"),)},
+            "spec.publicIP[0].cluster: paris is no member cluster",
+            id="public ip",
+        ),
+    ],
+)
+def test_clusters_of_a_rule_are_unknown_to_a_configuration_without_members(
+    wrong: dict[str, Any], error: str
+) -> None:
+    local = [LEADER, config(), policy(), rule(**wrong)]
+    snapshot = leader_snapshot(local, {"hamburg": [FOLLOWER]})
+
+    (patch,) = Gslb().plan(Key("rule", "rule", NAMESPACE), snapshot).patches
+
+    assert patch.change["status"]["error"].startswith(error)
 
 
 WRONG: list[Any] = [

@@ -24,12 +24,12 @@ from hanse.model.kinds.gateways import (
     RouteSpec,
     RouteStatus,
 )
-from hanse.model.kinds.globalservice import GlobalService
+from hanse.model.kinds.globalservice import GlobalService, GlobalServiceSpec
 from hanse.model.kinds.gslb import NAMESPACE, GlobalDeploymentPolicy, PolicyStatus
 from hanse.model.objects import ClusterObjectRef, Meta, Object, ObjectRef
 from hanse.model.plan import Call, Key, Plan
 from hanse.model.questions import host_lookup
-from hanse.model.snapshot import FactChange, Snapshot
+from hanse.model.snapshot import FactChange, ObjectChange, Snapshot
 from tests.features.gslb.fleet import (
     HOST,
     LABELS,
@@ -182,6 +182,32 @@ def test_a_host_is_not_looked_up_by_its_own_name() -> None:
     plan = host_plan(snapshot_of(named(ingress(), HOST), facts=(answer("192.0.2.1", name=HOST),)))
 
     assert (plan.desired, plan.questions) == ((), ())
+
+
+def test_a_name_is_looked_up_once_the_global_host_of_that_name_is_withdrawn() -> None:
+    meta = Meta(name=NAME, namespace=NAMESPACE)
+    other = GlobalService(metadata=meta, spec=GlobalServiceSpec(host=NAME))
+    ended = replace(other, metadata=replace(meta, annotations={WITHDRAWN: "true"}))
+    source, facts = named(ingress(), NAME), (answer("192.0.2.1"),)
+
+    served = host_plan(snapshot_of(source, stored(other), facts=facts))
+
+    assert (served.desired, served.questions) == ((), ())
+    assert members(snapshot_of(source, stored(ended), facts=facts)) == [("192.0.2.1", NAME)]
+
+
+@pytest.mark.parametrize("objects", KINDS)
+def test_a_global_host_that_comes_or_ends_concerns_hosts_with_load_balancers_of_its_name(
+    objects: tuple[Object, ...],
+) -> None:
+    meta = Meta(name=NAME, namespace=NAMESPACE)
+    other = GlobalService(metadata=meta, spec=GlobalServiceSpec(host=NAME))
+    ended = replace(other, metadata=replace(meta, annotations={WITHDRAWN: "true"}))
+    seen = snapshot_of(*objects)
+
+    for before, after in ((None, other), (other, ended), (other, None)):
+        assert KEY in set(Gslb().keys_for(ObjectChange(LOCAL, before, after), seen))
+    assert KEY not in set(Gslb().keys_for(ObjectChange(LOCAL, ended, None), seen))
 
 
 # -- warnings

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from random import Random
-from typing import Any
+from typing import Any, get_args
 
 import dns.edns
 import dns.flags
@@ -20,9 +20,12 @@ from hanse.dns.compiler import Compiler
 from hanse.dns.responder import respond
 from hanse.dns.selection import rendezvous_choice
 from hanse.dns.table import Table
+from hanse.features.gslb.external_dns import build_dns_endpoint
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.health import UNTRIED, probe_target
+from hanse.features.gslb.leader_lease import leader_word
 from hanse.features.gslb.names import LEADER_LEASE, LED_BY, WITHDRAWN
+from hanse.features.gslb.options import GslbOptions
 from hanse.features.gslb.zone import GlobalZone
 from hanse.model.dns.zones import View
 from hanse.model.facts import LeaseFreshness, Role
@@ -35,10 +38,10 @@ from hanse.model.kinds.globalservice import (
     MemberHealth,
     Monitor,
 )
-from hanse.model.kinds.gslb import NAMESPACE
+from hanse.model.kinds.gslb import NAMESPACE, WhenDown
 from hanse.model.objects import Meta
 from hanse.model.probes import ProbeTarget, TargetHealth
-from hanse.model.snapshot import ObjectChange
+from hanse.model.snapshot import ObjectChange, Snapshot
 from tests.support.builders import cluster, snapshot, stored
 from tests.support.zones import compiled
 from tinykube.virtual_time import EPOCH
@@ -63,13 +66,13 @@ def member(
     return GlobalMember(cluster=name, address=address, weight=weight, priority=priority, **more)
 
 
-def table_of(
+def observed_host(
     *members: GlobalMember,
     facts: Sequence[TargetHealth] = (),
     health: Sequence[MemberHealth] | None = None,
     **settings: Any,
-) -> Table:
-    """A worker's table that knows one host, whose members are all up unless it is said."""
+) -> Snapshot:
+    """A cluster that knows one host, whose members are all up unless it is said."""
     spec = GlobalServiceSpec(host=HOST, members=members, **settings)
     up = tuple(MemberHealth(cluster=m.cluster, address=m.address, up=True) for m in members)
     service = GlobalService(
@@ -77,11 +80,15 @@ def table_of(
         spec=spec,
         status=GlobalServiceStatus(members=up if health is None else tuple(health)),
     )
-    observed = snapshot(
+    return snapshot(
         Gslb(), "lubeck", [cluster("lubeck", Role.LOCAL)], {"lubeck": [stored(service)]}, facts
     )
+
+
+def table_of(*members: GlobalMember, **how: Any) -> Table:
+    """A worker's table that knows one host, as `observed_host` has it."""
     table = Table("all", Random(1))
-    table.apply(compiled(VIEW, [GlobalZone(VIEW)], observed))
+    table.apply(compiled(VIEW, [GlobalZone(VIEW)], observed_host(*members, **how)))
     return table
 
 
@@ -345,6 +352,24 @@ def test_nothing_is_answered_if_configured() -> None:
 
 def test_an_empty_answer_is_given_if_configured() -> None:
     assert answer_addresses(table_of(*DOWN, when_down="GSLB_SERVICE_DOWN_RESPONSE_EMPTY")) == []
+
+
+@pytest.mark.parametrize("was_up", [True, False], ids=["was up", "never up"])
+@pytest.mark.parametrize("when_down", [None, *get_args(WhenDown)])
+def test_external_dns_publishes_what_the_name_server_answers_while_all_members_are_down(
+    when_down: WhenDown | None, was_up: bool
+) -> None:
+    last = MemberHealth(cluster="lubeck", address="10.0.0.1", since=NOON, was_up=was_up)
+    how: dict[str, Any] = {"when_down": when_down, "fallback_ip": "192.0.2.9", "health": [last]}
+    seen = observed_host(*DOWN, **how)
+    (service,) = seen.all("lubeck", GlobalService)
+
+    endpoint = build_dns_endpoint(service, leader_word(service, seen), seen, GslbOptions())
+
+    answer = ask(table_of(*DOWN, **how))
+    answered = [r.address for rrset in answer.answer for r in rrset] if answer is not None else []
+    published = [target for record in endpoint.spec.endpoints for target in record.targets]
+    assert sorted(published) == sorted(answered)
 
 
 def test_an_alias_that_becomes_a_host_is_answered_as_a_host_and_again_as_an_alias() -> None:

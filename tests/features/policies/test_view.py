@@ -108,6 +108,16 @@ def test_quarantined_and_conflicting_policies_are_findings_with_their_remedy() -
     assert "--take bergen" in conflict.remedy.advice
 
 
+def test_a_held_deletion_is_a_finding_that_says_that_the_policy_is_gone() -> None:
+    held = LocalState(phase="Applied", reason="Held", message="9 of 9 policies are gone", uid="2")
+
+    (found,) = findings(read("bergen", record(MADE, held)))
+
+    assert (found.code, found.subject.cluster) == ("PolicyDeletionHeld", "bergen")
+    assert found.summary == "policy acnp/deny is gone in bergen: 9 of 9 policies are gone"
+    assert found.remedy.commands == ()
+
+
 def test_federated_policies_with_local_peers_are_a_risk() -> None:
     rule: Wire = {"from": [{"podSelector": {}}]}
     meta = Meta(name="deny", namespace="shop", annotations={FEDERATED: "true"})

@@ -3,11 +3,13 @@
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from hanse.cli.fleet import ClusterRead, build_fleet
 from hanse.features.services.exported import ClusterServices, EndpointCount, ExportedService
 from hanse.features.services.findings import endpoint_findings, refused_exports
-from hanse.features.services.status import NOT_JOINED
+from hanse.features.services.names import AFFINITY, PRIORITY, TO_CLUSTERS, WEIGHT
+from hanse.features.services.status import NOT_JOINED, settings_conditions
 from hanse.features.services.view import ServicesView
 from hanse.kube.watch_events import Listed
 from hanse.model.broker_namespace import MEMBER
@@ -23,6 +25,7 @@ from hanse.model.kinds.hanse import (
 )
 from hanse.model.kinds.multicluster import (
     ServiceExport,
+    ServiceExportSpec,
     ServiceExportStatus,
     ServiceImport,
     ServiceImportSpec,
@@ -85,6 +88,47 @@ def test_an_export_of_a_cluster_that_has_joined_no_broker_is_mended_by_a_join(
     assert item is not None
     found = {one.code: str(one.remedy) for one in item.findings}
     assert found["ExportPending"] == told
+
+
+@pytest.mark.parametrize(
+    ("metadata", "spec", "command"),
+    [
+        pytest.param(
+            {TO_CLUSTERS: " ,"}, {}, f"annotate serviceexport web {TO_CLUSTERS}-", id="to"
+        ),
+        pytest.param(
+            {TO_CLUSTERS: "rom"}, {}, f"annotate serviceexport web {TO_CLUSTERS}-", id="no"
+        ),
+        pytest.param({WEIGHT: "x"}, {}, f"annotate serviceexport web {WEIGHT}-", id="weight"),
+        pytest.param({PRIORITY: "x"}, {}, f"annotate serviceexport web {PRIORITY}-", id="priority"),
+        pytest.param({AFFINITY: "x"}, {}, f"annotate serviceexport web {AFFINITY}-", id="affinity"),
+        pytest.param(
+            {},
+            {"exported_labels": {"bad": "no label"}},
+            """patch serviceexport web --type merge -p '{"spec": {"exportedLabels": """
+            """{"bad": null}}}'""",
+            id="exported labels",
+        ),
+        pytest.param(
+            {AFFINITY: f"; {WEIGHT}"},
+            {},
+            f"annotate serviceexport web {AFFINITY}-",
+            id="a value that names another annotation",
+        ),
+    ],
+)
+def test_each_setting_that_is_ignored_is_erased_by_the_command(
+    metadata: dict[str, str], spec: dict[str, dict[str, str]], command: str
+) -> None:
+    wrong = ServiceExport(
+        metadata=meta("web", "shop", annotations=metadata), spec=ServiceExportSpec(**spec)
+    )
+    conditions = tuple(settings_conditions(wrong, frozenset({"rome"})))
+    wrong = replace(wrong, status=ServiceExportStatus(conditions=conditions))
+
+    found = {one.code: one for one in findings(read("rome", wrong))}["SettingIgnored"]
+
+    assert found.remedy.commands == (f"kubectl --context rome -n shop {command}",)
 
 
 def test_an_export_of_a_cluster_whose_leave_was_interrupted_follows_from_that() -> None:

@@ -20,6 +20,7 @@ from hanse.features.services.names import (
 )
 from hanse.features.services.records import SCHEMA
 from hanse.features.services.slices import ExportBackends, build_published_slices
+from hanse.kube.lease import new_lease
 from hanse.model.conditions import condition
 from hanse.model.facts import Fact, HolderState, LeaseLiveness, Phase, Role
 from hanse.model.kinds.acceptance import (
@@ -27,6 +28,7 @@ from hanse.model.kinds.acceptance import (
     AcceptancePolicySpec,
     NamespaceAcceptance,
 )
+from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.kinds.core import Service, ServiceSpec
 from hanse.model.kinds.discovery import (
     KUBE_SERVICE,
@@ -59,6 +61,7 @@ from tests.features.services.builders import (
     created_objects,
     desired,
     export,
+    held_lease,
     observed,
     port,
     published_slices,
@@ -150,6 +153,54 @@ def test_an_unknown_cluster_keeps_its_place_and_gets_no_new_one(lease: HolderSta
 
     assert exporting_clusters(new) == [HERE]
     assert exporting_clusters(kept) == ([HERE] if lease is HolderState.SILENT else ["bergen", HERE])
+
+
+LEFT = ClusterMember(
+    metadata=Meta(name="bergen", namespace=HOME),
+    spec=ClusterMemberSpec(cluster_id="bergen", uid="x"),
+    status=ClusterMemberStatus(phase="Left"),
+)
+BERGEN = LeaseLiveness(BROKER, HOME, "bergen", "bergen", HolderState.READY, EPOCH)
+UNKNOWN = replace(BERGEN, state=HolderState.UNKNOWN)
+DOUBTED = replace(BERGEN, confirmed=False)
+HELD, UNHELD = stored(held_lease("bergen")), stored(new_lease(HOME, "bergen", LeaseSpec()))
+AGAIN = ClusterMemberStatus(phase="Joining", epoch=2)
+
+
+@pytest.mark.parametrize(
+    ("status", "lease", "liveness", "kept"),
+    [
+        pytest.param(AGAIN, None, None, False, id="a Lease was never seen"),
+        pytest.param(AGAIN, None, UNKNOWN, False, id="the Lease was deleted"),
+        pytest.param(AGAIN, UNHELD, UNKNOWN, False, id="a new Lease that nobody holds"),
+        pytest.param(AGAIN, HELD, UNKNOWN, True, id="restored: a Lease of the same epoch"),
+        pytest.param(AGAIN, UNHELD, DOUBTED, True, id="restored: it was seen alive"),
+        pytest.param(AGAIN, HELD, DOUBTED, True, id="listed again: its agent writes no record"),
+        pytest.param(replace(AGAIN, epoch=1), None, None, True, id="the broker was made anew"),
+        pytest.param(replace(AGAIN, moving=True), None, None, True, id="it moves"),
+        pytest.param(replace(AGAIN, phase="Ready"), None, UNKNOWN, True, id="no Lease is no end"),
+        pytest.param(replace(AGAIN, phase="Replaced"), HELD, BERGEN, False, id="replaced"),
+        pytest.param(None, None, UNKNOWN, True, id="without a record"),
+    ],
+)
+def test_nothing_is_kept_of_an_earlier_epoch_of_a_cluster_that_publishes_nothing(
+    status: ClusterMemberStatus | None,
+    lease: Lease | None,
+    liveness: LeaseLiveness | None,
+    kept: bool,
+) -> None:
+    published = published_slices(record("bergen"))
+    view = observed([], published)
+    here = created_objects(plan(view), IMPORT, view)
+    member = stored(replace(LEFT, status=status)) if status is not None else None
+    known = list(filter(None, [member, lease]))
+    facts = list(filter(None, [liveness]))
+
+    assert source_clusters(plan(observed(here, known, facts=facts))) == ["bergen"] * kept
+    if status is None or status.phase != "Replaced":
+        doubted = [*facts, UNKNOWN] if liveness is None else facts
+        standing = plan(observed(here, [*known, *published], facts=doubted))
+        assert source_clusters(standing) == ["bergen"], "what it publishes now counts"
 
 
 def test_without_exports_there_is_no_import() -> None:
@@ -488,11 +539,6 @@ def assert_address_stands(result: Plan) -> None:
 
 
 UNHEARD = pytest.mark.parametrize("lease", [HolderState.UNKNOWN, HolderState.SILENT])
-LEFT = ClusterMember(
-    metadata=Meta(name="bergen", namespace=HOME),
-    spec=ClusterMemberSpec(cluster_id="bergen", uid="x"),
-    status=ClusterMemberStatus(phase="Left"),
-)
 
 
 @UNHEARD

@@ -303,12 +303,12 @@ def test_the_sets_own_addresses_are_answered_in_kep_1645() -> None:
     assert ask(f"bergen.{WEB}").code == NXDOMAIN
 
 
-def test_an_imports_own_address_is_answered_before_the_broker_is_read() -> None:
+@pytest.mark.parametrize("phase", [Phase.CONNECTING, Phase.LEAVING])
+def test_an_imports_own_address_is_answered_before_the_broker_is_read_and_as_it_is_left(
+    phase: Phase,
+) -> None:
     observed = cluster_snapshot(
-        "lubeck",
-        imported(ips=("10.9.0.1",)),
-        endpoint_slice("bergen", "10.2.0.1"),
-        broker=Phase.CONNECTING,
+        "lubeck", imported(ips=("10.9.0.1",)), endpoint_slice("bergen", "10.2.0.1"), broker=phase
     )
 
     ask = ZoneResolver(observed, LUBECK)

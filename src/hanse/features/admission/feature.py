@@ -73,8 +73,8 @@ class Admission:
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:  # noqa: ARG002 - there is one decision
         """The webhook objects with a valid certificate; asks for a new one when it is due.
 
-        Until the answer the current objects stay; without hooks, or where disabled, the plan is
-        empty.
+        Until the answer the current objects stay. Without hooks, or where disabled, the plan is
+        empty, and what an earlier agent left is deleted.
         """
         if not self._options.enabled or not self._hooks:
             return Plan()

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from hanse.model.clusterset import (
-    IDENTITY_NAMESPACE,
     broker_cluster,
     clusterset_spec,
     identity_error,
@@ -20,7 +19,7 @@ from hanse.model.kinds.hanse import (
 )
 from hanse.model.kinds.networking import ServiceCIDR
 from hanse.model.member_ranges import changes_ranges, discovered_ranges
-from hanse.model.naming import BROKER_NAMESPACE
+from hanse.model.naming import BROKER_NAMESPACE, IDENTITY_NAMESPACE
 from hanse.model.objects import ClusterId, ClusterObjectRef, Wire, object_ref
 from hanse.model.plan import Key, Patch, Plan
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
@@ -76,7 +75,7 @@ class ClusterSetMember:
         return (MEMBER,) if isinstance(change.fact, facts) else ()
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:  # noqa: ARG002 - there is one key
-        """Patch spec and status of this cluster's record on the broker.
+        """Patch spec (features, address ranges) and status of this cluster's record on the broker.
 
         Nothing without a broker or a record, if it is of a cluster with another uid, or in phases
         Leaving, Left and Replaced.

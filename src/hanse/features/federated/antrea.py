@@ -121,7 +121,7 @@ def _stand_in_objects(
 
 
 def _format_member(member: Joinable) -> str:
-    """`KIND NAMESPACE/NAME` of a member, for messages."""
+    """`KIND NAMESPACE/NAME` of a Service or native service, for the notes above the manifests."""
     return f"{type(member).kind.name} {member.metadata.namespace}/{member.metadata.name}"
 
 

@@ -77,7 +77,9 @@ def resolve_backends(
     """
     spec = service.spec
     if not is_reached_outside(service):
-        return ResolvedBackends(tuple(map(_as_published, pod_backends(service, where, snapshot))))
+        return ResolvedBackends(
+            tuple(map(_with_published_addresses, pod_backends(service, where, snapshot)))
+        )
     if spec.type == "LoadBalancer":
         resolved = _load_balancer_backends(service, snapshot, before)
     elif spec.type == "NodePort":
@@ -155,7 +157,10 @@ def native_ports(native: NativeService) -> tuple[MemberPort, ...]:
 
 
 def unreachable_reason(native: NativeService, where: ClusterId, snapshot: Snapshot) -> str:
-    """Why a native service has no usable address; empty where it has one, or it is not known."""
+    """Why a native service has no usable address.
+
+    Empty where it has one, or NetworkInterfaces are not listed.
+    """
     if not snapshot.listed(where, NetworkInterface):
         return ""
     name, namespace = native.spec.network_interface, native.metadata.namespace
@@ -256,7 +261,7 @@ def backends_from(cluster: ClusterId, backends: Backends) -> Backends:
     return _with_addresses(backends, reached_from(cluster, backends.internal))
 
 
-def _as_published(backends: Backends) -> Backends:
+def _with_published_addresses(backends: Backends) -> Backends:
     """The backends with each internal address replaced by the one that other clusters reach."""
     return _with_addresses(backends, published_from(backends.internal))
 
@@ -300,7 +305,7 @@ def _nodes_with_endpoints(service: Service, where: ClusterId, snapshot: Snapshot
 
 
 def _node_addresses(node: Node) -> Iterator[PreferredAddress]:
-    """One address of each family: the ExternalIP if there is one."""
+    """One address of each family, the ExternalIP if there is one, with the InternalIP beside it."""
     return preferred_addresses([(a.address, a.type) for a in node.status.addresses])
 
 

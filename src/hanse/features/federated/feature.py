@@ -153,7 +153,7 @@ class FederatedServices:
         ]
 
     def probe_keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """The federated Service of a record; all of them for the state of a cluster."""
+        """The federated Service of a record; all for a cluster's state; none for other changes."""
         if isinstance(change, FactChange):
             is_state = isinstance(change.fact, ClusterState) and _is_state_change(change)
             return map(_probe_key, _all_federated(snapshot)) if is_state else ()
@@ -192,7 +192,9 @@ def _keys_for_led_object(
 ) -> Iterator[Key]:
     """The federated Services, and records of member Services, that a change in a member affects.
 
-    A node's heartbeat affects none.
+    Of a Service, slice, node or interface the records and what they join; of an Antrea policy what
+    it names; of a Namespace those in it; all for changed rules of an AcceptancePolicy or
+    Federation. A node's heartbeat affects none.
     """
     obj = change.object
     meta = obj.metadata
@@ -246,13 +248,13 @@ def _group_keys(change: ObjectChange, where: ClusterId) -> Iterator[Key]:
 
 
 def _node_keys(where: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
-    """The records of member Services of types NodePort and LoadBalancer in a cluster."""
+    """Record keys of member Services that are reached by nodes, load balancer or external IPs."""
     for service in snapshot.by(where, JOINING_SERVICES, BY_NODES):
         yield _record_key(service, where)
 
 
 def _is_node_change(change: ObjectChange) -> bool:
-    """Whether a node's addresses or readiness changed, and not only its heartbeat."""
+    """Whether a node came, went, or has other addresses, readiness or deletion time than before."""
     sides = [
         (side.ready, side.status.addresses, side.metadata.deletion_timestamp)
         if isinstance(side, Node)
@@ -284,7 +286,7 @@ def _slice_keys(
 
 
 def _keys_for_record(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-    """The keys of the record's federated Service in each led member, and of its other records."""
+    """The keys of the record's federated Service and of all its records, in each led member."""
     for side in (change.before, change.after):
         federated = _federated_name(side) if isinstance(side, ConfigMap) else None
         if federated is not None:
@@ -294,7 +296,7 @@ def _keys_for_record(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _record_keys(federated: FederatedName, member: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
-    """The records in a member that belong to a federated Service."""
+    """The keys of a member's valid records of a federated Service."""
     for configmap in snapshot.by(member, BY_SERVICE, str(federated)):
         stored = read_record(configmap, member)
         if stored is not None:

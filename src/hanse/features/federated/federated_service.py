@@ -159,7 +159,9 @@ def _service_state(
 ) -> _ServiceState:
     """All that one member's federated Service is built from: merged records, slices, health.
 
-    Current slices of clusters whose records are not known count as members, too.
+    Current slices of clusters whose records are not known are kept and count as members. Endpoints
+    of silent clusters, failed probes and unused members are draining; those in the member's own
+    ranges are left out.
     """
     known = {r.origin.identity: r for r in list_records(federated, snapshot)}
     kept = kept_slices(federated, member, known, snapshot)
@@ -270,8 +272,9 @@ def _desired_objects(
 ) -> Iterator[tuple[Object, int, set[ClusterId]]]:
     """(object, step, source clusters) of all that a federated Service has in one member.
 
-    The Service, its slices, and a DNSEndpoint and groups where these kinds are served; only the
-    Service if a user's Service has the name and does not join, so that its write has an outcome.
+    A Service, unless a user's joins in its place; its slices; a DNSEndpoint and groups where these
+    kinds are served. Only the Service if a user's has the name and does not join, so that its write
+    has an outcome.
     """
     federated, member = state.federated, state.member
     external = external_hostname(federated, state.records, state.current, options)

@@ -21,6 +21,7 @@ class FederatedName(Struct, frozen=True, order=True):
     name: str
 
     def __str__(self) -> str:
+        """`namespace/name`."""
         return f"{self.namespace}/{self.name}"
 
 

@@ -21,7 +21,7 @@ from hanse.features.federated.members import (
 from hanse.features.federated.names import RECORD
 from hanse.features.federated.records import Identity, Origin, record_name
 from hanse.features.federated.slices import GENERATED_SLICES, slice_origin
-from hanse.model.facts import ClusterState
+from hanse.model.facts import ClusterState, is_recent
 from hanse.model.kinds.core import ConfigMap, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.federation import SYSTEM, NativeService
@@ -74,7 +74,7 @@ def kept_slices(
 
 
 def _is_known(cluster: ClusterId, federated: FederatedName, snapshot: Snapshot) -> bool:
-    """Whether all records of a cluster are listed, and none has a newer schema."""
+    """Whether a cluster's records are complete, and none of this Service has a newer schema."""
     complete = has_complete_records(cluster, snapshot)
     return complete and cluster not in unreadable_members(federated, snapshot)
 
@@ -109,7 +109,7 @@ def _until_recorded(
     and in a led member whose object does not join.
     """
     state = snapshot.fact(ClusterState, origin.cluster)
-    if state is None or snapshot.now - state.since >= RECORDED_AFTER:
+    if state is None or not is_recent(state.since, snapshot.now, RECORDED_AFTER):
         return None
     if made is not None and made > state.since:
         return None

@@ -170,12 +170,15 @@ def _record_sources(
 ) -> frozenset[ClusterId]:
     """The member as the only source; no source for a record that a restored member lacks.
 
-    It is then written at once, so that others do not take the Service for one that has left.
+    Nor for one of the backup that is older than its Service. Once the member is listed it is then
+    written at once, while others keep what stands, so that they do not take the Service for one
+    that has left, or has other endpoints.
     """
     state, meta = snapshot.fact(ClusterState, member), record.metadata
     stored = snapshot.get(member, ConfigMap, meta.name, meta.namespace)
-    is_lacking = stored is None and state is not None and state.recovering
-    return frozenset() if is_lacking else frozenset({member})
+    is_current = stored is not None and stored.data == record.data
+    is_recovering = state is not None and state.recovering and state.listed
+    return frozenset() if is_recovering and not is_current else frozenset({member})
 
 
 def _recorded_backends(

@@ -81,6 +81,7 @@ class Origin(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
     @property
     def weighting(self) -> Weighting:
+        """Its weight and priority, the default for each that it does not set."""
         return _weighting(self.weight, self.priority)
 
     @property
@@ -94,6 +95,7 @@ class Origin(Struct, frozen=True, omit_defaults=True, rename="camel"):
         return (self.cluster, self.kind, self.namespace, self.name)
 
     def __str__(self) -> str:
+        """The member Service for messages: `KIND NAMESPACE/NAME of CLUSTER`."""
         return f"{self.kind} {self.namespace}/{self.name} of {self.cluster}"
 
 
@@ -145,6 +147,7 @@ class MemberRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
     @property
     def weighting(self) -> Weighting:
+        """Its weight and priority, the default for each that it does not set."""
         return _weighting(self.weight, self.priority)
 
     @property
@@ -161,6 +164,7 @@ class StoredRecord(Struct, frozen=True):
 
     @property
     def origin(self) -> Origin:
+        """The record without its endpoints; it joined when the record was created."""
         return self.record.origin(self.since)
 
 

@@ -72,7 +72,10 @@ def probes_members(members: Iterable[Origin]) -> bool:
 
 
 def affinity_rule(members: Iterable[Origin]) -> AffinityRule:
-    """The affinity of a federated Service, as its oldest valid member sets it; by default none."""
+    """The affinity of a federated Service, as its oldest member with a valid one sets it.
+
+    The default if none does.
+    """
     ruling = ruling_member(members, AFFINITY)
     return (parse_affinity(ruling.affinity) if ruling is not None else None) or AffinityRule()
 

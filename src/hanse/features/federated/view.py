@@ -26,7 +26,7 @@ from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.core import ConfigMap, Service
 from hanse.model.kinds.federation import SYSTEM, NativeService
 from hanse.model.object_view import ConditionRule, ObjectRule, ObjectsView, check_conditions
-from hanse.model.objects import ClusterId
+from hanse.model.objects import ClusterId, Object
 from hanse.model.remedies import start_pods
 from hanse.model.snapshot import Change, FactChange, Watch
 from hanse.model.unread import unread_finding
@@ -62,16 +62,14 @@ class FederatedView:
         return {*recorded, *standing}
 
     def keys_for(self, change: Change) -> Iterable[str]:
-        """The services of a changed ConfigMap, or a changed federated Service; none for facts."""
+        """The services of a record, or of a federated Service, before and after a change.
+
+        None for facts.
+        """
         if isinstance(change, FactChange):
             return ()
-        match change.object:
-            case ConfigMap() as config_map:
-                return BY_SERVICE.values(config_map)
-            case Service() as made if FEDERATED in made.metadata.annotations:
-                return (f"{made.namespace}/{made.name}",)
-            case _:
-                return ()
+        sides = (side for side in (change.before, change.after) if side is not None)
+        return {key for side in sides for key in _service_keys(side)}
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> FeatureItem | None:
         """The item of a service; bad if nothing is ready; None if it has no member record.
@@ -110,6 +108,17 @@ class FederatedView:
         )
 
 
+def _service_keys(obj: Object) -> Iterable[str]:
+    """`namespace/name` of the service of a record, or of a federated Service; else none."""
+    match obj:
+        case ConfigMap():
+            return BY_SERVICE.values(obj)
+        case Service() if FEDERATED in obj.metadata.annotations:
+            return (f"{obj.namespace}/{obj.name}",)
+        case _:
+            return ()
+
+
 def _unread_item(
     namespace: str, name: str, cluster: ClusterId, snapshot: MultiClusterSnapshot
 ) -> FeatureItem:
@@ -144,7 +153,7 @@ def _findings(
     lost: Sequence[ClusterId],
     snapshot: MultiClusterSnapshot,
 ) -> Iterator[Finding]:
-    """FederatedDown if nothing is ready, FederatedDegraded if clusters of members are lost."""
+    """FederatedDown if nothing is ready, else FederatedDegraded if clusters of members are lost."""
     if ready and not lost:
         return
     namespace, name = service

@@ -85,6 +85,7 @@ class FederatedZone:
     )
 
     def __init__(self, view: View) -> None:
+        """The external names below the view's zones of global names; nothing is read yet."""
         self.view = view
         self.zones: tuple[bytes, ...] = tuple(wire_name(zone) for zone in view.global_zones)
 
@@ -185,10 +186,7 @@ def _host_nodes(
 
 
 def _shared_rrsets(shares: Sequence[MemberShare], ttl: int) -> Iterator[RRset]:
-    """RRsets that answer with the addresses of one member at a time, by weight.
-
-    None without any.
-    """
+    """RRsets that answer with addresses of one member at a time, by weight; none without shares."""
     for rtype, size in ((A, 4), (AAAA, 16)):
         groups = [
             ([r for text in share.addresses if len(r := address_rdata(text) or b"") == size], share)
@@ -200,7 +198,10 @@ def _shared_rrsets(shares: Sequence[MemberShare], ttl: int) -> Iterator[RRset]:
 
 
 def _srv_weights(shares: Sequence[MemberShare]) -> dict[str, int]:
-    """The weight of each address in SRV records: its part of its member's share, at least 1."""
+    """The weight of each address in SRV records: its part of its member's share, at least 1.
+
+    They are scaled so that the heaviest address has MOST_SRV_WEIGHT.
+    """
     parts = {a: share.weight / len(share.addresses) for share in shares for a in share.addresses}
     most = max(parts.values(), default=1.0) or 1.0
     return {a: max(1, round(part / most * MOST_SRV_WEIGHT)) for a, part in parts.items()}

@@ -79,7 +79,7 @@ class Membership:
     source_kinds: tuple[type[Object], ...] = (Federation, ClusterClaim, Secret)
 
     def connection_intents(self, snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
-        """The connections that this agent should have to members."""
+        """What should become of each connection to a member: kept, left, released or abandoned."""
         return connection_intents(snapshot)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:

@@ -78,7 +78,7 @@ def _remedy(federation: str, where: ClusterId, snapshot: MultiClusterSnapshot) -
 
 
 def _leave_command(federation: str, where: ClusterId, snapshot: MultiClusterSnapshot) -> str:
-    """The `hanse leave` that goes on with one; it names a supervisor, if one is known."""
+    """The `hanse leave` that resumes a cluster's leave; it names a supervisor, if one is known."""
     others = _other_supervisors(federation, where, snapshot)
     asked = f" --supervisor {snapshot.context(min(others))}" if others else ""
     place = f"--cluster-id {where} --context {snapshot.context(where)}"

@@ -27,7 +27,10 @@ _PROPERTIES = {CLUSTER_ID: about.CLUSTER_ID, CLUSTER_SET: about.CLUSTER_SET}
 
 
 def plan_properties(snapshot: Snapshot) -> Plan:
-    """A ClusterProperty for each well-known ClusterClaim; nothing where the kind is not served."""
+    """A ClusterProperty for each well-known ClusterClaim that has a value.
+
+    Nothing where the kind is not served, or that is not known.
+    """
     if not snapshot.serves(snapshot.local, ClusterProperty):
         return Plan()
     claims = claim_values(snapshot.local, snapshot)

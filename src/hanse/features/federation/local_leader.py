@@ -30,7 +30,7 @@ def local_leader(snapshot: Snapshot, federation: Federation) -> LocalLeader:
     """The cluster that leads this one, by the Lease that its leader renews here.
 
     It is not `known` until the Lease was observed for long enough, nor in the grace period after
-    its holder is lost; the name is then the last leader's in the status, if any.
+    its holder is lost; the name is then the last leader's, or empty if the status is not Led.
     """
     current = federation.status
     led = find_condition(current.conditions, LED)

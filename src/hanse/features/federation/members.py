@@ -123,7 +123,8 @@ def former_members(federation: Federation, snapshot: Snapshot) -> Iterator[Forme
     """Members in the status that the spec names no longer, with what becomes of each.
 
     `released`: another supervisor names it; `undecided`: that is not known, or the spec names no
-    member; else `leaving`. Abandoned and departed ones are left out, and those without a Secret.
+    member; else `leaving`. Left out are abandoned ones, those without a Secret, and those that have
+    departed, unless another supervisor names them.
     """
     named = {member.cluster_id for member in federation.spec.members}
     abandoned = abandoned_clusters(federation)
@@ -260,7 +261,10 @@ def server_url_error(server: str) -> str:
 
 
 def secret_fault(index: int, member: Member, secret: Secret | None) -> MemberFault | None:
-    """What is wrong with a member's Secret; None if it is usable. It may have no CA."""
+    """The first fault of a member's Secret: it is missing, or its token or its CA is invalid.
+
+    None if there is no fault; a Secret needs a token, and no CA.
+    """
     field, name = f"spec.members[{index}].secret", f"Secret {SYSTEM}/{member.secret}"
     if secret is None:
         text = f"{name} does not exist; make it with the keys {TOKEN} and {CA}"

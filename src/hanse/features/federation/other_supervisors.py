@@ -57,7 +57,7 @@ def read_other_supervisors(snapshot: Snapshot, federation: Federation | None) ->
 
 
 def _counts(cluster: ClusterId, snapshot: Snapshot) -> bool:
-    """Whether another cluster's list of members is to be read: it is neither left nor departed.
+    """Whether another cluster's list of members is to be read: it is neither leaving nor departed.
 
     False, too, if it has no connection and its entry is invalid.
     """

@@ -68,7 +68,7 @@ def election_message(failure: ElectionFailure) -> str:
 def is_refusal(outcome: WriteOutcome) -> bool:
     """Whether a write was refused or forbidden.
 
-    Policies do not count, as their own status says so.
+    False for Antrea policies, whose refusals are in their own records.
     """
     kind = outcome.target.ref.kind
     return outcome.result in ("Refused", "Forbidden") and kind not in _REPORTED_ELSEWHERE

@@ -101,7 +101,7 @@ def plan_status(federation: Federation, snapshot: Snapshot) -> Plan:
 
 
 def _lasting(conditions: tuple[Condition, ...], snapshot: Snapshot) -> Iterable[Condition]:
-    """The conditions without those of supervisors, if this cluster is known to be none."""
+    """The conditions; without those of supervisors if this cluster is known to be no supervisor."""
     known = read_claims(snapshot, snapshot.local)
     if known is None or known.supervisor:
         return conditions
@@ -109,9 +109,9 @@ def _lasting(conditions: tuple[Condition, ...], snapshot: Snapshot) -> Iterable[
 
 
 def _retiring(federation: Federation, snapshot: Snapshot) -> tuple[ClusterId, ...]:
-    """The connected members, if this cluster is no supervisor or its Federation names none.
+    """The members that a cluster which ceases to supervise is still connected to; else none.
 
-    Else none.
+    It ceases if it claims no supervisor any more, or its Federation has no members.
     """
     if _supervises(snapshot) and federation.spec.members:
         return ()
@@ -200,10 +200,10 @@ def _member_states(federation: Federation, snapshot: Snapshot) -> Iterator[Membe
 def _member_state(
     entry: MemberState, before: MemberState | None, snapshot: Snapshot
 ) -> MemberState | None:
-    """The entry with reachability, leader, message and token.
+    """The entry completed with reachability, leader, supervisor claim, message and token digest.
 
-    `before` while reachability is unknown. None if that is missing, too; `since` changes only with
-    reachability or leader.
+    While reachability is unknown, `before` with the entry's server, Secret and `leaving`, or None
+    without it; `since` changes only with reachability or leader.
     """
     reachable = is_reachable(entry.cluster_id, snapshot)
     if reachable is None:
@@ -327,9 +327,9 @@ def _reachable_condition(
 
 
 def _refusal(cluster: ClusterId, snapshot: Snapshot) -> str:
-    """The status reason if a member rejects our credentials or forbids us, or we distrust it.
+    """The first reason that holds: REJECTED credentials, UNTRUSTED certificate or FORBIDDEN kinds.
 
-    The last by its certificate; else empty.
+    Empty if none does, or the member has no connection.
     """
     state = snapshot.fact(ClusterState, cluster)
     if state is None:

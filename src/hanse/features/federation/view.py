@@ -49,6 +49,8 @@ _RULES = {
 }
 
 _MISNAMED = re.compile(r"spec\.members\[(\d+)\]\.clusterID: .* says that it is '([^']+)'")
+_JOIN = re.compile(r"hanse join [^,;]+")
+_CONTEXT = re.compile(r"(?<=--context )\S+|(?<=--supervisor )\S+")
 _SECRET_FIELD = re.compile(r"spec\.members\[(\d+)\]\.secret: ")
 
 
@@ -67,14 +69,15 @@ def _condition_remedy(
     lost: Sequence[ClusterId],
     snapshot: MultiClusterSnapshot,
 ) -> Remedy | None:
-    """What ends a bad condition; None where only an edit of the Federation does.
+    """What ends a bad condition of a Federation; None where no command and no advice is known.
 
-    Unreachable members (`lost`) have a command only in a fleet that `hanse up` runs.
+    MembersReachable has commands, one for each of `lost`, only in a fleet that `hanse up` runs.
     """
     if bad.type == REACHABLE and snapshot.local:
         return remedy(*(f"hanse local heal {where} {one}" for one in lost))
     if bad.type == DIFFER:
-        return remedy(*re.findall(r"hanse join [^,;]+", bad.message), advice="or let it leave")
+        joins = (_with_contexts(one, snapshot) for one in _JOIN.findall(bad.message))
+        return remedy(*joins, advice="or let it leave")
     if bad.type == MEMBERS_WRITTEN:
         advice = "mend what the message names; it is written again by itself"
         return Remedy(advice, ask=f"the administrator of {bad.message.partition(':')[0]}")
@@ -92,6 +95,11 @@ def _condition_remedy(
         again = (members[number] for number in numbers if number < len(members))
         return remedy(*(join_federation(federation.name, one, where, snapshot) for one in again))
     return None
+
+
+def _with_contexts(command: str, snapshot: MultiClusterSnapshot) -> str:
+    """A command of a condition with contexts for cluster ids: agents know no kubeconfig."""
+    return _CONTEXT.sub(lambda found: snapshot.context(found[0]), command)
 
 
 def _check(
@@ -127,7 +135,8 @@ def _check(
             severity=Severity.NOTE,
             mend=remedy(
                 snapshot.kubectl(where, forget),
-                advice=f"after `hanse uninstall --context {gone.cluster_id}`, if it still exists",
+                advice="after `hanse uninstall --context "
+                f"{snapshot.context(gone.cluster_id)}`, if it still exists",
             ),
         )
 

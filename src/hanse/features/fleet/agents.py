@@ -68,7 +68,10 @@ def _features_option(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
 
 
 def denied_to_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> tuple[str, ...]:
-    """What the account of a cluster's agent may not watch there, or its Lease; else empty."""
+    """What a cluster's agent may not watch there; else `leases`, if it may not renew its Lease.
+
+    Empty if nothing is denied; a renewal that only admission refuses is not.
+    """
     own = snapshot.by_agent[cluster]
     state, lease = own.fact(ClusterState, cluster), own.fact(AgentLeaseRefused, cluster)
     if state is not None and state.forbidden:
@@ -86,9 +89,10 @@ def _missing_part(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
 
 
 def _start_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot, *, has_run: bool) -> Remedy:
-    """What starts an agent: scaling up or restarting its Deployment, or installing it.
+    """What starts an agent: `hanse local start`, a restart of its Deployment, or its installation.
 
-    Where Deployments were not read, installing is only advice: it might replace one.
+    Where Deployments were not read, one that has run is restarted; else installing is only advice:
+    it might replace one.
     """
     if snapshot.local:  # one without Lease may run with the token of an account that is gone
         stop = () if has_run else (f"hanse local stop agent {cluster}",)
@@ -106,7 +110,10 @@ def _start_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot, *, has_run:
 
 
 def restart_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Remedy:
-    """What makes an installed agent run anew: scaling its Deployment up, or replacing its pods."""
+    """What makes an installed agent run anew: its Deployment scaled up from 0, or new pods of it.
+
+    In a fleet that `hanse up` runs: `hanse local stop` and `start`.
+    """
     if snapshot.local:
         return remedy(f"hanse local stop agent {cluster}", f"hanse local start agent {cluster}")
     known = snapshot.get(cluster, Deployment, AGENT, SYSTEM_NAMESPACE)
@@ -161,5 +168,5 @@ def silent_finding(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Findin
 
 
 def _agent_log(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
-    """The command that shows what the agent of a cluster says."""
+    """The kubectl command that shows the last lines of an agent's log."""
     return snapshot.kubectl(cluster, f"logs deployment/{AGENT} --tail=20", SYSTEM_NAMESPACE)

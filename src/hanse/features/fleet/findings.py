@@ -16,6 +16,7 @@ from hanse.features.fleet.members import leave_commands, member_findings, mistak
 from hanse.model.broker_namespace import lost_broker_namespace
 from hanse.model.clusterset import oldest_clusterset
 from hanse.model.facts import (
+    SLOW_ANSWER,
     ClusterState,
     CredentialsRefused,
     ListDenied,
@@ -45,13 +46,14 @@ from hanse.model.summaries import first_of
 
 
 def cluster_findings(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """What is wrong with one cluster: the first fault of connection or agent, then all the rest.
+    """What is wrong with one cluster: only the first fault of connection or agent, and all else.
 
     If the cluster has not finished leaving a broker, the command for that follows those that make
     its agent work again.
     """
     faults = (*islice(_faults(cluster, snapshot), 1), *_pauses(cluster, snapshot))
     yield from _with_leave(faults, leave_commands(cluster, snapshot))
+    yield from _slow_server(cluster, snapshot)
     yield from _lost_namespace(cluster, snapshot)
     yield from _missing_clusterset(cluster, snapshot)
     yield from _ignored_clustersets(cluster, snapshot)
@@ -73,8 +75,9 @@ def _with_leave(faults: Sequence[Finding], leave: tuple[str, ...]) -> Iterator[F
 def _faults(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
     """Findings that keep the agent from working at all, the most serious first.
 
-    CredentialsRefused, AgentForbidden, AgentMissing by rejection, ClusterUnreachable or BrokerLost
-    end the list; else those of the agent's Leases follow.
+    CredentialsRefused, CertificateUntrusted, AgentForbidden, AgentMissing by rejection,
+    ClusterUnreachable or BrokerLost stand alone; else those of the agent's Leases, and of its
+    record on a broker, follow each other.
     """
     fault = snapshot.fault_of(cluster)
     own = snapshot.by_agent.get(cluster)
@@ -93,6 +96,9 @@ def _faults(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Find
         )
         return
     state = own.fact(ClusterState, cluster) if own is not None else None
+    if state is not None and state.untrusted:
+        yield _untrusted(state, snapshot)
+        return
     if state is not None and (denied := denied_to_agent(cluster, snapshot)):
         yield _forbidden_agent(state, denied, snapshot)
         return
@@ -101,7 +107,8 @@ def _faults(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Find
         return
     if fault is not None and fault.code == "ClusterUnreachable":
         is_broker = snapshot.roles(cluster) == {Role.BROKER}
-        start = f"hanse local start {cluster}"
+        late = state is not None and state.slow
+        start = f"hanse local slow {cluster} 0s" if late else f"hanse local start {cluster}"
         yield Finding(
             code="BrokerLost" if is_broker else "ClusterUnreachable",
             severity=Severity.DEGRADED,
@@ -118,6 +125,47 @@ def _faults(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Find
     yield from mistaken_identity(cluster, snapshot)
     if fault is not None:
         yield silent_finding(cluster, snapshot)
+
+
+def _untrusted(state: ClusterState, snapshot: MultiClusterSnapshot) -> Finding:
+    """CertificateUntrusted: nothing is known of a cluster whose certificate is not trusted."""
+    cluster = state.cluster
+    context = snapshot.context(cluster)
+    return Finding(
+        code="CertificateUntrusted",
+        severity=Severity.DEGRADED,
+        subject=cluster_ref(cluster),
+        summary=f"nothing is read from {cluster}: {state.reason}",
+        remedy=Remedy(
+            "renew the certificates of its API server, if they have expired (`kubeadm certs "
+            "check-expiration`, or your provider); if it has another certificate authority, put "
+            f"that into the cluster of context {context}: `kubectl config set-cluster NAME "
+            "--certificate-authority FILE --embed-certs`",
+            ask=f"the administrator of {cluster}",
+        ),
+        certainty=Unknown(state.reason),
+    )
+
+
+def _slow_server(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
+    """ClusterSlow, if a cluster is reached, and its API server answers late."""
+    states = snapshot.connections_to(cluster).values()
+    reached = [one for one in states if one.phase is not Phase.UNREACHABLE]
+    if reached and all(one.slow for one in reached):
+        ready = snapshot.kubectl(cluster, "get --raw '/readyz?verbose'")
+        yield Finding(
+            code="ClusterSlow",
+            severity=Severity.RISK,
+            subject=cluster_ref(cluster),
+            summary=f"the API server of {cluster} is slow: a small request takes longer than "
+            f"{SLOW_ANSWER.total_seconds():.0f} s, so that what changes reaches others late",
+            remedy=remedy(f"hanse local slow {cluster} 0s")
+            if snapshot.local
+            else remedy(
+                advice="mend the network to it, or what keeps its API server or etcd busy; "
+                f"`{ready}` and their metrics show that"
+            ),
+        )
 
 
 def _forbidden_agent(
@@ -185,7 +233,7 @@ def _lost_namespace(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Itera
 
 
 def _init_broker(cluster: ClusterId, namespace: str, snapshot: MultiClusterSnapshot) -> str:
-    """The command that makes everything that a broker needs."""
+    """The `hanse broker init` command, which creates all that a broker lacks."""
     place = f" --namespace {namespace}" if namespace != BROKER_NAMESPACE else ""
     return f"hanse broker init --context {snapshot.context(cluster)}{place}"
 
@@ -208,7 +256,10 @@ def _missing_clusterset(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> I
 
 
 def _ignored_clustersets(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """ClusterSetIgnored for each ClusterSet of a cluster but the oldest; only its rules apply."""
+    """ClusterSetIgnored for each ClusterSet of a cluster but the oldest, whose rules alone apply.
+
+    A pause counts in each of them.
+    """
     sets = list(snapshot.all(cluster, ClusterSet))
     counted = oldest_clusterset(sets)
     for one in sorted(sets, key=lambda s: s.name):
@@ -250,7 +301,7 @@ def _overlapping_ranges(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> I
 
 
 def _unready_nodes(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """NodesNotReady with the number and first names; degraded if all nodes are, else a risk."""
+    """NodesNotReady with the number and first names; degraded if no node is ready, else a risk."""
     nodes = list(snapshot.all(cluster, Node))
     bad = [node.name for node in nodes if not node.ready]
     if bad:

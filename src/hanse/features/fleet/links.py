@@ -17,7 +17,7 @@ from hanse.model.summaries import first_of
 
 
 def link_findings(target: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """LinkCut or TokenRevoked for each other agent whose connection to a cluster is unreachable.
+    """LinkCut for each other agent that does not reach a cluster, TokenRevoked if that refuses it.
 
     Nothing if the cluster as a whole is ClusterUnreachable.
     """
@@ -78,7 +78,10 @@ def needs_join(state: ClusterState) -> bool:
 def link_remedy(
     source: ClusterId, target: ClusterId, state: ClusterState, snapshot: MultiClusterSnapshot
 ) -> Remedy:
-    """New credentials where they, rights or a certificate are refused, else the network."""
+    """`hanse join` if credentials, rights or a certificate are refused, else mending the network.
+
+    For a member of a Federation with a `hanse join` in any case, as its address may be wrong.
+    """
     again = rejoin_command(source, target, snapshot)
     if needs_join(state):
         return remedy(again) if again else remedy(advice="give its agent new credentials")

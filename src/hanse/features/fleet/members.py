@@ -15,6 +15,7 @@ from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, ServiceAccount
 from hanse.model.kinds.hanse import ClusterMember
+from hanse.model.naming import IDENTITY_NAMESPACE
 from hanse.model.objects import ClusterId
 from hanse.model.remedies import LEAVING_AFTER, broker_namespace_option, join_broker
 
@@ -36,7 +37,7 @@ def mistaken_identity(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Ite
     Its agent renews no Lease there then. None while that cluster's own namespaces are not known.
     """
     own = snapshot.by_agent.get(cluster)
-    system = own.get(cluster, Namespace, "kube-system") if own is not None else None
+    system = own.get(cluster, Namespace, IDENTITY_NAMESPACE) if own is not None else None
     uid = system.metadata.uid if system is not None else ""
     for broker, record in snapshot.membership_records(cluster) if uid else ():
         if record.spec.uid != uid and not record.has_left:
@@ -84,9 +85,9 @@ def _lost_records(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterato
 
 
 def _unfinished_leaves(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """MemberLeaving, AccountRemains: members whose `hanse leave` was interrupted, each by itself.
+    """MemberLeaving for each member that leaves for too long, AccountRemains for those that left.
 
-    Nothing about accounts where these could not be read.
+    The latter only if its account is still there; nothing where accounts could not be read.
     """
     for record in snapshot.all(cluster, ClusterMember):
         since = record.status.since
@@ -174,7 +175,7 @@ def _abandoned_members(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> It
                 summary=f"{record.name} was made to leave {cluster} without being asked: what "
                 "Hanse wrote in it stands until its agent runs again",
                 remedy=remedy(
-                    f"hanse uninstall --context {record.name} --yes --force",
+                    f"hanse uninstall --context {snapshot.context(record.name)} --yes --force",
                     advice="or start its agent, if the cluster is there; once it is gone for good: "
                     + snapshot.kubectl(
                         cluster,

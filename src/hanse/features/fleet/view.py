@@ -194,7 +194,10 @@ def _link_item(source: ClusterId, target: ClusterId, snapshot: Snapshot) -> Link
 
 
 def _concerned_clusters(change: Change) -> tuple[ClusterId, ...]:
-    """The clusters that a changed state, leadership, Lease, heartbeat or refusal is about."""
+    """The cluster that a changed state, leadership, Lease, refusal or outcome of a write is about.
+
+    None for a change of an object or of any other fact.
+    """
     if not isinstance(change, FactChange):
         return ()
     match change.fact:

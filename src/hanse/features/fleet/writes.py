@@ -35,7 +35,10 @@ class RefusedWritesView:
         return {one.refuser.cluster for _, one in _all_refusals(snapshot)}
 
     def keys_for(self, change: Change) -> Iterable[str]:
-        """The cluster of a changed outcome of a write, or of an election."""
+        """The cluster of a changed outcome of a write, of an election or of a Lease's renewal.
+
+        None for other changes.
+        """
         match change.fact if isinstance(change, FactChange) else None:
             case WriteOutcome(target):
                 return (target.where.rpartition("/")[2],)

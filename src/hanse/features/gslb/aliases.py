@@ -60,7 +60,10 @@ def list_aliases(
 
 
 def alias_conflict(alias: str, host: str, clusters: Iterable[ClusterId], snapshot: Snapshot) -> str:
-    """Why a name is no alias of a host: it is a host, or an alias of another; else empty."""
+    """Why a name is no alias of a host: it is a host, or an alias of another; else empty.
+
+    It is a host if it has a GlobalService that is not withdrawn, or objects in these clusters.
+    """
     service = snapshot.get(snapshot.local, GlobalService, alias, NAMESPACE)
     if alias == host or (service is not None and not is_withdrawn(service)):
         return "it is a global host itself"

@@ -237,9 +237,10 @@ def _monitor_name(host: str, monitor: Monitor) -> str:
 
 
 def _avi_monitor_spec(monitor: Monitor, host: str) -> AviMonitorSpec:
-    """The health monitor at the controller; TLS and gRPC become TCP, which is all that it has.
+    """The health monitor at the controller: HTTP, HTTPS and UDP stay, TLS and gRPC become TCP.
 
-    HTTP asks for HEAD / and accepts 2xx and 3xx where the monitor does not say otherwise.
+    HTTP asks for HEAD / and accepts 2xx and 3xx unless the monitor says otherwise; single codes are
+    widened to their classes.
     """
     spec = AviMonitorSpec(
         port=monitor.port,

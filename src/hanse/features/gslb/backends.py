@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hanse.features.gslb.known import is_withdrawn
 from hanse.features.gslb.names import HOSTNAMES
 from hanse.features.gslb.paths import ROOT, host_paths, list_backend_services
 from hanse.features.gslb.routes import (
@@ -18,7 +19,7 @@ from hanse.features.gslb.routes import (
 from hanse.model.addresses import is_address, is_routable
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
-from hanse.model.kinds.gateways import GATEWAY_ROUTES, GatewayRoute, Route
+from hanse.model.kinds.gateways import GATEWAY_ROUTES, Gateway, GatewayRoute, Route
 from hanse.model.kinds.globalservice import (
     MAX_PATHS,
     GlobalService,
@@ -82,14 +83,17 @@ class InvalidHostName(Struct, frozen=True):
 
 
 def invalid_names(obj: Object) -> Iterator[InvalidHostName]:
-    """The invalid host names of an object."""
+    """The names in an object that are no names of one host, as wildcards, with their fields."""
     for field, name in _declared_names(obj):
         if name.strip() and not is_host_name(name):
             yield InvalidHostName(field, name.strip())
 
 
 def _declared_names(obj: Object) -> Iterator[tuple[str, str]]:
-    """Pairs of field and host name as users wrote them; of Services only LoadBalancers have any."""
+    """Pairs of field and host name as users wrote them, which may be empty or invalid.
+
+    Of Services only LoadBalancers have any.
+    """
     match obj:
         case Service() if obj.spec.type == "LoadBalancer":
             names = obj.metadata.annotations.get(HOSTNAMES, "")
@@ -133,11 +137,45 @@ ROUTES_BY_GATEWAY: dict[type[Object], Index[Any]] = {
     kind: Index(kind, "gslb-gateway", parent_gateways) for kind in GATEWAY_ROUTES
 }
 """The routes that inherit host names of a gateway's listeners."""
+BY_BALANCER_NAME: dict[type[Object], Index[Any]] = {
+    kind: Index(kind, "gslb-balancer", lambda obj: list(_balancer_names(obj)))
+    for kind in (Service, Ingress, Route, Gateway)
+}
+"""The objects whose load balancers have a name instead of an address."""
 SLICES_BY_SERVICE = Index(
     EndpointSlice,
     "gslb-service",
     lambda s: [f"{s.metadata.namespace}/{s.metadata.labels.get(KUBE_SERVICE, '')}"],
 )
+
+
+def _balancer_names(obj: Object) -> Iterator[str]:
+    """The host names in the status of an object, instead of addresses."""
+    match obj:
+        case Service() | Ingress():
+            entries = obj.status.load_balancer.ingress
+            yield from (_normal_name(e.hostname) for e in entries if e.hostname and not e.ip)
+        case Route():
+            names = (entry.router_canonical_hostname for entry in obj.status.ingress)
+            yield from (_normal_name(name) for name in names if name)
+        case Gateway():
+            addresses = obj.status.addresses
+            yield from (_normal_name(a.value) for a in addresses if a.type == "Hostname")
+        case _:
+            return
+
+
+def list_balanced_by_name(name: str, where: ClusterId, snapshot: Snapshot) -> Iterator[Object]:
+    """The objects of a cluster whose load balancer may have a name instead of an address.
+
+    All routes of the Gateway API, if a Gateway has it.
+    """
+    for kind, index in BY_BALANCER_NAME.items():
+        found = snapshot.by(where, index, name)
+        if kind is not Gateway:
+            yield from found
+        elif any(True for _ in found):
+            yield from (route for routes in GATEWAY_ROUTES for route in snapshot.all(where, routes))
 
 
 def list_objects_for(
@@ -201,7 +239,10 @@ def full_host(name: str, domain: str) -> str | None:
 def find_backends(
     obj: Object, host: str, where: ClusterId, snapshot: Snapshot
 ) -> Iterator[HostBackend]:
-    """The backends of an object for a host, one per address and path; none without an address."""
+    """The backends of an object for a host, one per address and path; none if its status has none.
+
+    A load balancer's name that is not resolved gives them an empty address, with that name.
+    """
     resolved = list(_resolve_addresses(obj, host, where, snapshot))
     for path in host_paths(obj, host, where, snapshot) if resolved else ():
         ready = _has_ready_endpoint(path.services, where, snapshot)
@@ -212,7 +253,7 @@ def find_backends(
 
 
 def merge_backends(backends: Iterable[HostBackend]) -> list[MergedBackend]:
-    """One backend per address, of all objects that have it, in a fixed order.
+    """One backend per address, or unresolved name, of all objects that have it, in a fixed order.
 
     Its primary path decides: the root, or else the shortest; of several objects the oldest. A path
     is ready if any object that has it is.
@@ -281,7 +322,7 @@ def list_load_balancer_names(
     addresses: Iterable[str], host: str, snapshot: Snapshot
 ) -> Iterator[str]:
     """The host names among status addresses, but for the host itself and GlobalServices."""
-    for name in dict.fromkeys(text.lower().removesuffix(".") for text in addresses):
+    for name in dict.fromkeys(map(_normal_name, addresses)):
         if (
             not is_address(name)
             and is_host_name(name)
@@ -290,17 +331,24 @@ def list_load_balancer_names(
             yield name
 
 
+def _normal_name(text: str) -> str:
+    """A name in lower case, without a final dot."""
+    return text.lower().removesuffix(".")
+
+
 def _is_global_host(name: str, host: str, snapshot: Snapshot) -> bool:
-    """Whether a name is the host itself or the name of a GlobalService here."""
-    return name == host or snapshot.get(snapshot.local, GlobalService, name, NAMESPACE) is not None
+    """Whether a name is the host itself or a GlobalService here has it that is not withdrawn."""
+    service = snapshot.get(snapshot.local, GlobalService, name, NAMESPACE)
+    return name == host or (service is not None and not is_withdrawn(service))
 
 
 def list_status_addresses(
     obj: Object, host: str, where: ClusterId, snapshot: Snapshot
 ) -> Iterator[str]:
-    """IP addresses and host names in an object's status; entries with the host's name replace all.
+    """IP addresses and host names in an object's status; a text may be empty.
 
-    A route of the Gateway API has those of the Gateways that accepted it.
+    Of a Service or Ingress, entries with the host's name and an IP replace all others; a route of
+    the Gateway API has the addresses of the Gateways that accepted it.
     """
     match obj:
         case Service() | Ingress():
@@ -326,7 +374,7 @@ def _service_host_names(service: Service) -> Iterator[str]:
 
 
 def _route_addresses(route: Route) -> Iterator[str]:
-    """Of each router that admitted a Route the address in its condition, else the router's name."""
+    """Of each router that admitted a Route the address in its condition, else its name or empty."""
     for entry in route.status.ingress:
         for condition in entry.conditions:
             if condition.type == "Admitted" and condition.status == "True":

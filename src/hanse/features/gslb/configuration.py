@@ -161,12 +161,17 @@ def _duplicate_rule_error(rule: GSLBHostRule, snapshot: Snapshot) -> str:
     return f"spec.fqdn: {host} has rule {other} already; delete one of the two"
 
 
-def _clusters_error(field: str, named: list[str], known: frozenset[str]) -> str:
+def _clusters_error(field: str, named: list[str], known: frozenset[str] | None) -> str:
     """The error if a cluster is named twice or is not in `known`; else empty."""
     if duplicate := _first_duplicate(named):
         return f"{field}: {duplicate} is named twice; name each cluster once"
+    return _unknown_cluster_error(field, named, known)
+
+
+def _unknown_cluster_error(field: str, named: list[str], known: frozenset[str] | None) -> str:
+    """The error of the first cluster that is not in `known`; empty if all are, or it is None."""
     for index, name in enumerate(named):
-        if name not in known:
+        if known is not None and name not in known:
             at_field = f"{field}[{index}].cluster"
             return f"{at_field}: {name} {NO_MEMBER}; add it there"
     return ""
@@ -183,7 +188,7 @@ def _split_error(split: tuple[TrafficSplit, ...], known: frozenset[str]) -> str:
 def _overrides_error(split: tuple[TrafficOverride, ...], known: frozenset[str] | None) -> str:
     """The error of a rule's traffic split; if `known` is None, its clusters are not checked."""
     named = [s.cluster for s in split]
-    error = _clusters_error("spec.trafficSplit", named, known or frozenset(named))
+    error = _clusters_error("spec.trafficSplit", named, known)
     return error or _shares_error((s.weight, s.priority) for s in split)
 
 
@@ -231,7 +236,10 @@ def _domain_error(domain: str) -> str:
 
 
 def _algorithm_error(settings: PoolAlgorithm | None) -> str:
-    """The error of hash masks: missing for a consistent hash, or out of range; else ""."""
+    """The error of a hash mask: missing for a consistent hash, or not from 1 to 31; else "".
+
+    That is the algorithm's own mask, and that of its geoFallback.
+    """
     if settings is None:
         return ""
     field = "spec.poolAlgorithmSettings"
@@ -251,7 +259,7 @@ def _algorithm_error(settings: PoolAlgorithm | None) -> str:
 
 
 def _down_response_error(response: DownResponse | None) -> str:
-    """The error of a fallback IP: missing, unusable, or without effect; else ""."""
+    """The error of a fallback IP: missing or unusable for its type, given for another; else ""."""
     if response is None:
         return ""
     needs_address = response.type == "GSLB_SERVICE_DOWN_RESPONSE_FALLBACK_IP"
@@ -288,16 +296,19 @@ def _third_parties_error(spec: GSLBHostRuleSpec) -> str:
 
 
 def _public_ips_error(spec: GSLBHostRuleSpec, known: frozenset[str] | None) -> str:
-    """The first error of public IPs: a cluster named twice or unknown, or a bad address.
+    """The first error of public IPs: an unknown cluster, a bad address, or two of a family.
 
     Empty if there is none; if `known` is None, any cluster may be named.
     """
-    named = [p.cluster for p in spec.public_ip]
-    if error := _clusters_error("spec.publicIP", named, known or frozenset(named)):
+    field = "spec.publicIP"
+    if error := _unknown_cluster_error(field, [p.cluster for p in spec.public_ip], known):
         return error
     for index, public in enumerate(spec.public_ip):
-        if error := _address_error(f"spec.publicIP[{index}].ip", public.ip):
+        if error := _address_error(f"{field}[{index}].ip", public.ip):
             return error
+    families = [f"{p.cluster} with IPv{ip_address(p.ip).version}" for p in spec.public_ip]
+    if duplicate := _first_duplicate(families):
+        return f"{field}: {duplicate} is named twice; give one address of each family"
     return ""
 
 

@@ -11,7 +11,7 @@ from hanse.model.objects import ClusterId
 from hanse.model.remedies import resource_of
 
 
-def name_members(
+def add_clusters_remedy(
     policy: GlobalDeploymentPolicy, where: ClusterId, message: str, snapshot: MultiClusterSnapshot
 ) -> Remedy | None:
     """The remedy that adds a policy's clusters to the GSLBConfig, for an error that names one.

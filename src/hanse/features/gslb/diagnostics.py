@@ -48,7 +48,6 @@ from hanse.model.snapshot import Index, Snapshot
 MAX_WARNINGS = 100
 """The number of warnings in a status."""
 _SUSPECT = "suspect"
-_FAILED_RESULTS = ("Foreign", "Refused", "Forbidden")
 _CONTESTED = "contested"
 CONTESTED_SERVICES = Index(
     GlobalService, "gslb-contested", lambda s: [_CONTESTED] if s.status.refused else []
@@ -158,7 +157,10 @@ def diagnose_owners(leading: Leading, snapshot: Snapshot) -> Iterator[Diagnostic
 def diagnose_monitors(
     policy: GlobalDeploymentPolicySpec, options: GslbOptions, snapshot: Snapshot
 ) -> Iterator[Diagnostic]:
-    """The hosts with more paths than a controller watches; only with provider avi, without refs."""
+    """The hosts with more paths than a controller watches.
+
+    Only with provider avi, and if neither the policy nor the host's rule has healthMonitorRefs.
+    """
     if "avi" not in options.providers or policy.health_monitor_refs:
         return
     crowded = snapshot.by(snapshot.local, CROWDED_SERVICES, _CROWDED)
@@ -178,17 +180,23 @@ def is_host_output(target: ClusterObjectRef) -> bool:
 
 
 def diagnose_writes(leading: Leading, snapshot: Snapshot) -> Iterator[Diagnostic]:
-    """The writes of GlobalServices, DNSEndpoints and Avi objects that failed last time."""
+    """The last writes of GlobalServices, DNSEndpoints and Avi objects that only people can mend.
+
+    They were refused or forbidden, or the object is not ours; other failures are retried.
+    """
     for outcome in sorted(snapshot.facts(WriteOutcome), key=lambda o: str(o.target)):
         ref = outcome.target
-        if outcome.result in _FAILED_RESULTS and is_host_output(ref):
+        if outcome.is_final and is_host_output(ref):
             where = leading.context if ref.where == snapshot.local else context_of(ref.where)
             remedy = "; delete it" if outcome.result == "Foreign" else ""
             yield Diagnostic(ref, f"{where}: {outcome.message}{remedy}")
 
 
 def _suspect_objects(where: ClusterId, snapshot: Snapshot) -> Iterator[Object]:
-    """The objects of a cluster that may have a problem; all routes if a Gateway has a host name."""
+    """The objects of a cluster that may have a problem.
+
+    All Gateway API routes count if any Gateway there has a host name as its address.
+    """
     by_name = any(True for _ in snapshot.by(where, SUSPECT_GATEWAYS, _SUSPECT))
     for kind, index in SUSPECT_SOURCES.items():
         if by_name and kind in GATEWAY_ROUTES:

@@ -25,7 +25,7 @@ def build_dns_endpoint(
 ) -> DNSEndpoint:
     """The DNSEndpoint of serving members for a host and its aliases.
 
-    If none serves: by `when_down` if that is set, else of their stand-ins, else of all.
+    If none serves: by `when_down` if that is set, else of their stand-ins.
     """
     spec = service.spec
     members = list_serving_members(service, believes, snapshot)
@@ -47,14 +47,14 @@ def _records_of(
 ) -> Iterator[DNSRecord]:
     """The records of one name: of its members, or if there are none, by `when_down`.
 
-    That is the fallback IP, nothing (EMPTY), or else all members of the spec.
+    That is the fallback IP, all members of the spec, or else nothing, as name servers answer.
     """
     ttl = TTL if spec.ttl is None else spec.ttl
     if members:
         yield from _records(name, members, ttl, weighted=options.weighted_records)
     elif spec.when_down == "GSLB_SERVICE_DOWN_RESPONSE_FALLBACK_IP":
         yield from _merged_records(name, [spec.fallback_ip], ttl)
-    elif spec.when_down != "GSLB_SERVICE_DOWN_RESPONSE_EMPTY":
+    elif spec.when_down == "GSLB_SERVICE_DOWN_RESPONSE_ALL_RECORDS":
         yield from _merged_records(name, [m.advertised_address for m in spec.members], ttl)
 
 

@@ -92,7 +92,7 @@ class Gslb:
         return keys_for_change(change, snapshot, self.options.zones)
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
-        """The plan of a key by its topic: a host if it is none of the others."""
+        """The plan of a key by topic: federation, policy, rule, tokens, lease; else of a host."""
         match key.topic:
             case "federation":
                 return plan_federation(snapshot)
@@ -144,7 +144,8 @@ class Gslb:
         """The GlobalService of a host, its records and its copies in sites.
 
         All stay unchanged if this cluster does not lead by the latest term, or another leader has
-        the host. A host without members is withdrawn; one that cannot be decided only gets its
+        the host; but a DNSEndpoint of a follower goes once the leader has published the host. A
+        host without members is withdrawn; one whose policy or rule is invalid only gets its
         readiness refreshed.
         """
         state = traffic_state(snapshot)
@@ -169,9 +170,11 @@ class Gslb:
     def _desired_everywhere(
         self, service: GlobalService, state: Leading, snapshot: Snapshot
     ) -> Iterator[Desired]:
-        """The service here, its records or Avi objects, and copies in sites, after the DNSEndpoint.
+        """The service here, its DNSEndpoint and Avi objects, and its copies in sites.
 
-        Sites that do not follow, or have a later leader's copy, keep theirs.
+        Copies wait for the DNSEndpoint, if there is to be one. Sites that do not follow, or have a
+        later leader's copy, keep theirs; a DNSEndpoint without its provider stays, unless
+        withdrawn.
         """
         host = service.metadata.name
         yield Desired(service, snapshot.local, ownership=Shared())

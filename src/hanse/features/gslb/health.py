@@ -1,7 +1,7 @@
 """The health of members: by readiness in their cluster and by probes."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
@@ -51,9 +51,9 @@ class HealthVerdict(Struct, frozen=True):
 
 
 def probe_target(member: GlobalMember, monitor: Monitor, host: str) -> ProbeTarget:
-    """The target of a member's monitor: address and port.
+    """The target of a member's monitor: of TCP its address and port alone.
 
-    But for TCP also host, path and details.
+    Of other types also the host, an HTTP path and the details of the monitor.
     """
     if monitor.type == "TCP":
         return ProbeTarget("TCP", member.address, monitor.port)
@@ -175,9 +175,9 @@ def _path_health(
 def _hostnames_up(
     current: GlobalService | None, known: Mapping[tuple[str, str], MemberHealth]
 ) -> set[tuple[str, str]]:
-    """(cluster, host name) of load balancers with a member up.
+    """(cluster, host name) of load balancers of which an address is up.
 
-    A new address of theirs is up, too.
+    A new address of theirs counts as one that was up before.
     """
     members = current.spec.members if current is not None else ()
     return {
@@ -223,7 +223,12 @@ def list_serving_members(
     """
     health = current_health(service, believes, snapshot, served)
     up = [member for member, verdict in health if verdict.up]
-    return select_parts(up, lambda member: Weighting(member.weight, member.priority))
+    return select_members(up)
+
+
+def select_members(ready: Sequence[GlobalMember]) -> list[GlobalMember]:
+    """Those of the members that are up which get traffic, by weight and priority."""
+    return select_parts(ready, lambda member: Weighting(member.weight, member.priority))
 
 
 def list_stand_ins(service: GlobalService, snapshot: Snapshot) -> list[GlobalMember]:
@@ -244,7 +249,7 @@ def list_stand_ins(service: GlobalService, snapshot: Snapshot) -> list[GlobalMem
     if latest is not None:
         return [member for member, time in times if time == latest]
     untried = [m for m in service.spec.members if _is_untried(m, recorded, service, snapshot)]
-    return select_parts(untried, lambda member: Weighting(member.weight, member.priority))
+    return select_members(untried)
 
 
 def _is_untried(

@@ -293,7 +293,10 @@ def _list_claims(
 
 
 def is_unobserved(where: ClusterId, snapshot: Snapshot) -> bool:
-    """Whether a cluster is unknown, was never listed in full, or was just restored."""
+    """Whether a cluster is unknown, was never listed in full, or was just restored.
+
+    One that is merely unreachable counts as observed, with its objects as last seen.
+    """
     state = snapshot.fact(ClusterState, where)
     if state is None or not state.listed:
         return True

@@ -8,6 +8,7 @@ from hanse.features.gslb.backends import (
     SOURCE_KINDS,
     full_host,
     hosts_of,
+    list_balanced_by_name,
     list_dependents,
     routable_addresses,
 )
@@ -65,8 +66,8 @@ def keys_for_change(
 ) -> Iterable[Key]:
     """The keys whose plans may differ after a change.
 
-    Objects affect none while this cluster has no AMKOCluster. `zones` are those that name servers
-    answer, if known.
+    Of an AMKOCluster all, or the federation key if only its status changed; other objects affect
+    none without an AMKOCluster here. `zones` are those that name servers answer, if known.
     """
     if isinstance(change, FactChange):
         return _keys_for_fact(change, snapshot)
@@ -186,7 +187,8 @@ def _keys_for_object(
 ) -> Iterable[Key]:
     """The keys that a changed object other than an AMKOCluster affects, by its kind.
 
-    Configuration affects all keys if more than its status changed; a GlobalService its host;
+    All for ConfigMaps, CRDs, the GSLB namespace here, and a GSLBConfig or policy that changes here
+    beyond its status, or goes in a site; a GlobalService its host, sources and HostRules theirs;
     objects of AMKO outside of the GSLB namespace only their own status.
     """
     where, obj = change.where, change.object
@@ -214,6 +216,7 @@ def _keys_for_object(
                 host_key(obj.metadata.name),
                 *((POLICY_KEY,) if is_local and before != after else ()),
                 *(_keys_of_alias(obj.metadata.name, snapshot) if is_other else ()),
+                *(_keys_of_balancer(obj.metadata.name, snapshot) if is_local and is_other else ()),
                 *(_all_lease_keys(snapshot) if is_local and is_other else ()),
             )
         case Lease():
@@ -287,6 +290,13 @@ def _keys_of_alias(alias: str, snapshot: Snapshot) -> Iterator[Key]:
     for where in (snapshot.local, *snapshot.clusters(Role.SITE)):
         for rule in snapshot.by(where, RULES_BY_ALIAS, alias):
             yield from map(host_key, aliased_hosts(rule, where, snapshot))
+
+
+def _keys_of_balancer(name: str, snapshot: Snapshot) -> Iterator[Key]:
+    """The hosts of objects in any cluster whose load balancer may have a name."""
+    for where in (snapshot.local, *snapshot.clusters(Role.SITE)):
+        for source in list_balanced_by_name(name, where, snapshot):
+            yield from _host_keys(source, where, snapshot)
 
 
 def _is_other_host(change: ObjectChange) -> bool:

@@ -53,12 +53,15 @@ class KnownHosts:
         return self._by_alias.get(name, ())
 
     def update(self, services: Iterable[GlobalService]) -> None:
-        """Take up these services; known hosts that are not among them stay."""
+        """Keep these services, or forget those that are withdrawn; other known hosts stay."""
         for service in services:
             self._observe(service)
 
     def observe(self, change: Change, local: ClusterId) -> None:
-        """Keeps a local GlobalService that was created or updated; other changes are ignored."""
+        """Keep a local GlobalService that was created or updated, or forget it if it is withdrawn.
+
+        Its deletion and other changes are ignored.
+        """
         if isinstance(change, ObjectChange) and change.where == local:
             service = change.after
             if isinstance(service, GlobalService):

@@ -76,7 +76,10 @@ LEADER = Ref("AMKOCluster", "leader")
 def _incomplete(
     where: ClusterId, own: AMKOCluster, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """GslbIncomplete: a leader has one of the two objects that make hosts, and not the other."""
+    """GslbIncomplete: a leader has one of the two objects that make hosts, and not the other.
+
+    Nothing until both kinds are listed there.
+    """
     if not all(snapshot.listed(where, kind) for kind in _CONFIGURATION):
         return
     there = {

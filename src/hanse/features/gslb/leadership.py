@@ -111,8 +111,8 @@ def leader_state(snapshot: Snapshot) -> LeaderState:
     """Evaluate the stages of AMKO federation by the snapshot, up to the first that fails.
 
     Undecided while CRDs are not listed here or a follower is connecting for the first time.
-    NotLeading has the conditions to report: of several AMKOClusters, of an invalid one, or of a
-    follower.
+    NotLeading has the conditions to report: of several AMKOClusters, of an invalid one, of a lost
+    namespace or CRD, or of a follower; none without an AMKOCluster.
     """
     local = local_amko_cluster(snapshot)
     if local is None:
@@ -139,9 +139,9 @@ def leader_state(snapshot: Snapshot) -> LeaderState:
 def traffic_state(snapshot: Snapshot) -> Leading | NotLeading | Undecided:
     """Whether this cluster writes global services: it does if its term is the latest.
 
-    AMKO's versions and conflicts do not matter here. Followers are all reached clusters of the
-    federation set that serve the kind; of two leaders with the same epoch the first by context
-    leads.
+    AMKO's versions and conflicts do not matter here; Undecided as in `leader_state`. Followers are
+    all reached clusters of the federation set that serve the kind; of two leaders with the same
+    epoch the first by context leads.
     """
     local = local_amko_cluster(snapshot)
     if local is None or not local.spec.is_leader or not local.spec.cluster_context:
@@ -296,7 +296,10 @@ def _check_connections(sites: Iterable[ClusterId], snapshot: Snapshot) -> _Stage
 
 
 def unreached_reason(state: ClusterState) -> str:
-    """Why a site is not reached, without the kind that was asked for; whole if it refuses us."""
+    """The reason in a site's state, without the kind that was asked for at its beginning.
+
+    It is whole if the site rejects our credentials or forbids us to read.
+    """
     if state.rejected or state.forbidden:
         return state.reason
     return state.reason.split(": ", 1)[-1]

@@ -83,7 +83,8 @@ def _watched_paths(
 ) -> tuple[PathReadiness, ...]:
     """The paths of a member with their monitors; none if there is only one path.
 
-    The first has the member's own; configured monitors are for all of them.
+    The first has no monitor of its own, as the member's are for it. If monitors are configured, or
+    readiness alone counts, no path has one.
     """
     if len(paths) < 2:
         return ()

@@ -106,7 +106,10 @@ def _rename_fields(spec: Wire, kind: type[Object]) -> Iterator[str]:
 
 
 def _match_cluster(one: Any) -> Any:
-    """A matched cluster, which was a bare name or had another field earlier."""
+    """An entry of `spec.matchClusters` as `{cluster: NAME}`, from a bare name or `clusterContext`.
+
+    Anything else is returned as it is.
+    """
     if isinstance(one, str):
         return {"cluster": one}
     if isinstance(one, dict) and "clusterContext" in one and "cluster" not in one:

@@ -179,7 +179,10 @@ def _with_template_fields(generated: Monitor, template: Mapping[str, str]) -> Mo
 
 
 def _field_error(field: str, value: str, kind: str) -> str:
-    """The error of a monitor's field: unknown, invalid, or unused by its type; else empty."""
+    """The error of a monitor's field: unknown, invalid, or unused by its type; else empty.
+
+    A path may be given for any type.
+    """
     if field not in _FIELDS:
         return f"it is no field of a monitor; there are {', '.join(_FIELDS)}"
     if field == "type":

@@ -37,13 +37,13 @@ def host_paths(obj: Object, host: str, where: ClusterId, snapshot: Snapshot) -> 
         case Ingress():
             tls = any(host in t.hosts for t in obj.spec.tls)
             port = 443 if tls else 80
-            return _with_root(_ingress_paths(obj, host), tls=tls, port=port)
+            return _http_paths(_ingress_paths(obj, host), tls=tls, port=port)
         case Route():
             tls = obj.spec.tls is not None
             names = [obj.spec.to, *obj.spec.alternate_backends]
             behind = tuple(f"{namespace}/{t.name}" for t in names if t.weight != 0)
             path = (obj.spec.path or ROOT, behind)
-            return _with_root([path], tls=tls, port=443 if tls else 80)
+            return _http_paths([path], tls=tls, port=443 if tls else 80)
         case GatewayRoute():
             return _gateway_paths(obj, host, find_listener(obj, host, where, snapshot))
         case _:
@@ -51,7 +51,10 @@ def host_paths(obj: Object, host: str, where: ClusterId, snapshot: Snapshot) -> 
 
 
 def list_backend_services(obj: Object) -> Iterator[str]:
-    """The Services that an Ingress or route refers to, as `<namespace>/<name>`, each once."""
+    """The Services that an Ingress or route refers to, as `<namespace>/<name>`, each once.
+
+    None for other kinds.
+    """
     match obj:
         case Ingress():
             named = [
@@ -86,11 +89,11 @@ def _gateway_paths(route: GatewayRoute, host: str, listener: Listener) -> list[H
         monitor = Monitor(type="TCP", port=port)
     else:
         named = [(path.path, path.services) for path in paths]
-        return _with_root(named, tls=tls, port=port)
+        return _http_paths(named, tls=tls, port=port)
     return [HostPath(p.path, p.services, monitor) for p in paths] or [HostPath(ROOT, (), monitor)]
 
 
-def _with_root(
+def _http_paths(
     paths: Iterable[tuple[str, tuple[str, ...]]], *, tls: bool, port: int
 ) -> list[HostPath]:
     """A HostPath with an HTTP(S) monitor for each path; only the root if there are no paths.
@@ -123,7 +126,7 @@ def _ingress_paths(ingress: Ingress, host: str) -> Iterator[tuple[str, tuple[str
 
 
 def _service_monitor(service: Service) -> Monitor | None:
-    """A TCP monitor of the lowest port; None for a Service with UDP ports only."""
+    """A TCP monitor of the lowest TCP port; None for a Service without any."""
     ports = [p.port for p in service.spec.ports if p.protocol == "TCP"]
     return Monitor(type="TCP", port=min(ports)) if ports else None
 

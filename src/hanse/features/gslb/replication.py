@@ -114,7 +114,8 @@ def plan_federation(snapshot: Snapshot) -> Plan:
 def current_copies(snapshot: Snapshot) -> Iterator[Desired]:
     """The existing copies in sites that this leader wrote, as desired objects, so that they stay.
 
-    Also copied ConfigMaps of any leader, here and in sites.
+    Those of any leader, if there is not exactly one AMKOCluster here. Also copied ConfigMaps of any
+    leader, here and in sites.
     """
     local = local_amko_cluster(snapshot)
     for where in snapshot.clusters(Role.SITE):
@@ -132,7 +133,7 @@ def current_copies(snapshot: Snapshot) -> Iterator[Desired]:
 
 
 def _monitor_copies(state: Leading, snapshot: Snapshot) -> Iterator[Desired]:
-    """Copies of the monitors that policies name, for every cluster that may lead next.
+    """Copies of the ConfigMaps of monitors that policies and rules name, for every follower.
 
     ConfigMaps of the same name that users made there are not overwritten.
     """

@@ -75,7 +75,7 @@ def plan_policy_status(leading: Leading, snapshot: Snapshot, options: GslbOption
 
 
 def misplaced_patches(snapshot: Snapshot) -> Iterator[Patch]:
-    """Status patches of GSLBConfigs and policies here outside of the GSLB namespace."""
+    """Status patches that report GSLBConfigs and policies here outside of the GSLB namespace."""
     for config in snapshot.all(snapshot.local, GSLBConfig):
         if config.metadata.namespace != NAMESPACE:
             yield _status_patch(config, {"state": f"error: {misplaced_message(config)}"}, snapshot)

@@ -32,9 +32,10 @@ def parse_epoch(text: str) -> int:
 
 
 def first_to_demote(leaders: Mapping[str, int]) -> str:
-    """Of several leaders, by name and epoch, the one with the lowest epoch; the last if several.
+    """Of several leaders, by name and epoch, the one with the lowest epoch.
 
-    What is served now was written in the latest term.
+    Of several with that epoch the last in the mapping. What is served now was written in the latest
+    term.
     """
     earliest = min(leaders.values())
     return [name for name, epoch in leaders.items() if epoch == earliest][-1]

@@ -6,7 +6,8 @@ from msgspec.structs import replace
 
 from hanse.features.gslb.avi import REFUSED_USER
 from hanse.features.gslb.configuration import SEVERAL
-from hanse.features.gslb.configuration_remedy import name_members
+from hanse.features.gslb.configuration_remedy import add_clusters_remedy
+from hanse.features.gslb.health import select_members
 from hanse.features.gslb.leaders_view import LEADER
 from hanse.features.gslb.names import (
     ALL_CLIENTS,
@@ -49,6 +50,7 @@ from hanse.model.objects import ClusterId
 from hanse.model.remedies import erase_field, start_pods
 from hanse.model.snapshot import Change, FactChange, Watch
 from hanse.model.view import ClusterPart, FeatureItem, state_of
+from hanse.model.weights import effective_weights
 
 HEALTHY_STAGES = frozenset({VALID, ALL_CLIENTS, ALL_MEMBERS, FEDERATED, NOT_FEDERATING})
 """The statuses of an AMKOCluster's conditions that are no problem."""
@@ -71,7 +73,7 @@ class HostsView:
         return (_service_key(change.object),)
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> FeatureItem | None:
-        """The item of a GlobalService as the first cluster that is reached has it.
+        """The item of a GlobalService as the first cluster that is reached has it, else any.
 
         None if no cluster has it. A member of a lost cluster counts as down.
         """
@@ -86,7 +88,7 @@ class HostsView:
         members = service.spec.members
         lost = [m for m in members if snapshot.is_lost(m.cluster)]
         up = [m for m in members if _is_up(m, health) and m not in lost]
-        serving = _serving(up)
+        serving = select_members(up)
         findings = tuple(_findings(service, up, lost, health, snapshot))
         return FeatureItem(
             namespace=service.namespace,
@@ -133,7 +135,7 @@ def _findings(
         summary=f"host {service.spec.host} is known to be up at {len(up)} of {len(members)} "
         f"members: {'; '.join(reasons)}",
         remedy=remedy(
-            *(c for m in down if m not in lost for c in _start_member(m, snapshot)),
+            *(c for m in down if m not in lost for c in _start_commands(m, snapshot)),
             advice="start what serves its address in each cluster that is named",
         ),
         since=min((h.since for h in health.values() if not h.up and h.since), default=None),
@@ -141,7 +143,7 @@ def _findings(
     )
 
 
-def _start_member(member: GlobalMember, snapshot: MultiClusterSnapshot) -> tuple[str, ...]:
+def _start_commands(member: GlobalMember, snapshot: MultiClusterSnapshot) -> tuple[str, ...]:
     """The commands that start a member's pods; none if its source is not a Service."""
     kind, _, name = member.source.partition(" ")
     namespace, _, service = name.partition("/")
@@ -178,19 +180,14 @@ def _is_up(member: GlobalMember, health: Known) -> bool:
     return state is not None and state.up
 
 
-def _serving(up: Sequence[GlobalMember]) -> list[GlobalMember]:
-    """The members that get traffic: those of the highest priority that is up."""
-    highest = max((member.priority for member in up), default=0)
-    return [member for member in up if member.priority == highest]
-
-
 def _member_part(member: GlobalMember, serving: list[GlobalMember], *, up: bool) -> ClusterPart:
     """A member with its percentage of the serving weight.
 
     Good if it has a share, idle if it is up without one, else bad.
     """
-    whole = sum(one.weight for one in serving)
-    share = round(100 * member.weight / whole) if member in serving and whole else 0
+    weights = effective_weights([one.weight for one in serving])
+    weight = weights[serving.index(member)] if member in serving else 0
+    share = round(100 * weight / sum(weights)) if weight else 0
     return ClusterPart(
         cluster=member.cluster,
         state="good" if share else "idle" if up else "bad",
@@ -252,15 +249,15 @@ def _check_configuration(
     if one.status.state.startswith("error: "):
         message = one.status.state.removeprefix("error: ")
         if not (message.startswith(SEVERAL) and _is_oldest(one, where, snapshot)):
-            unused = _delete_unused(one, where, message, snapshot)
-            mend = unused or _log_in(one, where, message, snapshot)
+            unused = _delete_unused_remedy(one, where, message, snapshot)
+            mend = unused or _credentials_remedy(one, where, message, snapshot)
             yield object_finding(one, where, "ProviderFailed", message, snapshot, mend=mend)
 
 
-def _log_in(
+def _credentials_remedy(
     one: GSLBConfig, where: ClusterId, message: str, snapshot: MultiClusterSnapshot
 ) -> Remedy | None:
-    """The remedy if the controller refuses the credentials: edit their Secret; else None."""
+    """The remedy if the controller refuses the credentials, to edit their Secret; else None."""
     if REFUSED_USER not in message:
         return None
     leader = one.spec.gslb_leader
@@ -272,18 +269,21 @@ def _log_in(
 
 
 def _is_oldest(one: GSLBConfig, where: ClusterId, snapshot: MultiClusterSnapshot) -> bool:
-    """Whether a GSLBConfig is the oldest of its cluster in the GSLB namespace."""
+    """Whether a GSLBConfig is the oldest of its cluster in the GSLB namespace: the one to keep."""
     found = (o for o in snapshot.all(where, GSLBConfig) if o.namespace == NAMESPACE)
     return one == min(found, key=lambda o: (o.metadata.creation_timestamp or snapshot.now, o.name))
 
 
-def _delete_unused(
+def _delete_unused_remedy(
     one: GSLBConfig | GlobalDeploymentPolicy,
     where: ClusterId,
     message: str,
     snapshot: MultiClusterSnapshot,
 ) -> Remedy | None:
-    """Delete what is not used for its namespace, or as one too many; None for another reason."""
+    """The remedy that deletes an unused object: in a wrong namespace, or one too many of its kind.
+
+    None if the error `message` has another reason.
+    """
     kind = type(one).kind
     if not message.startswith((f"{SEVERAL} {kind.name} ", "metadata.namespace: ")):
         return None
@@ -300,8 +300,8 @@ def _check_policy(
     """
     if one.status.error_status:
         error = one.status.error_status
-        unused = _delete_unused(one, where, error, snapshot)
-        mend = unused or name_members(one, where, error, snapshot)
+        unused = _delete_unused_remedy(one, where, error, snapshot)
+        mend = unused or add_clusters_remedy(one, where, error, snapshot)
         mend = mend or _erase_field_remedy(one, where, error, snapshot)
         found = object_finding(one, where, "GlobalPolicyInvalid", error, snapshot, mend=mend)
         yield replace(found, caused_by=_configurations(where, snapshot))

@@ -5,6 +5,7 @@ from typing import Any
 
 from hanse.features.gslb.aliases import RULES_BY_ALIAS, RULES_WITH_ALIASES
 from hanse.features.gslb.backends import (
+    BY_BALANCER_NAME,
     ROUTES_BY_GATEWAY,
     SLICES_BY_SERVICE,
     SOURCE_KINDS,
@@ -59,7 +60,13 @@ _RULE_INDEXES = (
 
 def _source_indexes(kind: type[Object]) -> Iterator[Index[Any]]:
     """The indexes that are defined for a kind of sources."""
-    for indexes in (SOURCES_BY_HOST, SOURCES_BY_BACKEND, ROUTES_BY_GATEWAY, SUSPECT_SOURCES):
+    for indexes in (
+        SOURCES_BY_HOST,
+        SOURCES_BY_BACKEND,
+        ROUTES_BY_GATEWAY,
+        SUSPECT_SOURCES,
+        BY_BALANCER_NAME,
+    ):
         if kind in indexes:
             yield indexes[kind]
 
@@ -72,7 +79,12 @@ def _source_watches(role: Role) -> tuple[Watch, ...]:
             Watch(role, kind, indexes=tuple(_source_indexes(kind)), reason=why)
             for kind in SOURCE_KINDS
         ),
-        Watch(role, Gateway, indexes=(SUSPECT_GATEWAYS, GATEWAYS_BY_HOST), reason=why),
+        Watch(
+            role,
+            Gateway,
+            indexes=(SUSPECT_GATEWAYS, GATEWAYS_BY_HOST, BY_BALANCER_NAME[Gateway]),
+            reason=why,
+        ),
         Watch(role, AkoHostRule, indexes=_RULE_INDEXES, reason=why),
         Watch(role, EndpointSlice, indexes=(SLICES_BY_SERVICE,), reason=why),
         Watch(role, Namespace, reason=why),

@@ -36,9 +36,14 @@ def withdraw(
             if service is not None and (refused or not is_withdrawn(service)):
                 yield _marked(service, where, refused)
         return
-    lacking = [w for w in state.followers if sites.get(w) is None and _is_told(w, snapshot)]
+    lacking = [w for w in state.followers if sites.get(w) is None and _is_waited_for(w, snapshot)]
     waiting = [w for w, s in sites.items() if s is not None and not is_withdrawn(s)]
-    if refused or lacking or any(_is_told(w, snapshot) for w in waiting) or not is_withdrawn(here):
+    if (
+        refused
+        or lacking
+        or any(_is_waited_for(w, snapshot) for w in waiting)
+        or not is_withdrawn(here)
+    ):
         yield _marked(here, snapshot.local, refused)
     for where, service in sites.items():
         if service is not None:
@@ -48,7 +53,7 @@ def withdraw(
             yield _marked(GlobalService(metadata=meta, spec=here.spec), where, refused)
 
 
-def _is_told(where: ClusterId, snapshot: Snapshot) -> bool:
+def _is_waited_for(where: ClusterId, snapshot: Snapshot) -> bool:
     """Whether a cluster is synced and serves GlobalService, so that the withdrawal waits for it."""
     return snapshot.synced(where) and snapshot.serves(where, GlobalService) is not False
 

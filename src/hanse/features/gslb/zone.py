@@ -81,7 +81,7 @@ class GlobalZone:
         return snapshot.listed_or_unserved(snapshot.local, GlobalService)
 
     def keys(self, snapshot: Snapshot) -> Iterator[Key]:
-        """A key for each known host; takes up all present GlobalServices first."""
+        """A key for each known host; adds all present GlobalServices to the known ones first."""
         self.known.update(snapshot.all(snapshot.local, GlobalService))
         for service in list(self.known):
             yield Key(HOST, service.metadata.name)
@@ -135,7 +135,7 @@ class GlobalZone:
         """A function from a host's key to its nodes; empty if the host is not known."""
 
         def build_nodes(key: Key) -> Sequence[ZoneNode]:
-            """The nodes of a host; none if it is not known, or withdrawn."""
+            """The nodes of a host; none if it is not known, or withdrawn. Remembers who serves."""
             service = self.known.get(key.name) or global_service(key.name, snapshot)
             if service is None or is_withdrawn(service):
                 self._served.pop(key.name, None)
@@ -147,13 +147,13 @@ class GlobalZone:
     # -- probes
 
     def probe_keys(self, snapshot: Snapshot) -> Iterable[Key]:
-        """The keys of all known hosts."""
+        """The keys of all known hosts; adds all present GlobalServices to these first."""
         return self.keys(snapshot)
 
     def probe_keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         """The host of a changed GlobalService here, and those that have it as an alias.
 
-        Or those that ended by a renewal of the leader's Lease; else none.
+        Or those that ended by a renewal of the leader's Lease; else none. Known hosts are updated.
         """
         if isinstance(change, FactChange) or change.where != snapshot.local:
             return ()
@@ -189,7 +189,7 @@ class GlobalZone:
                 yield ZoneNode(name, rrsets)
 
     def _list_answered(self, service: GlobalService, snapshot: Snapshot) -> list[GlobalMember]:
-        """The members to answer with.
+        """The members that serve; if none does and no down response is set, their stand-ins.
 
         Remembers those that serve now as `served` of the next call.
         """

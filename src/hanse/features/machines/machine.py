@@ -78,7 +78,7 @@ def parse_machine(source: Source) -> Machine:
     """The machine that an object describes, with its preferred addresses.
 
     It runs if its state is `running` and it is not being deleted; an empty state means running,
-    except for a VirtualMachineInstance.
+    except for a VirtualMachineInstance, whose labels and annotations are its tags.
     """
     meta = source.metadata
     addresses: list[tuple[str, str]]
@@ -117,10 +117,10 @@ def parse_machine(source: Source) -> Machine:
 
 
 def parse_service_tags(machine: Machine) -> ServiceTags:
-    """The Service name and ports in a machine's tags, with faults.
+    """The Service, ports and clusters on its network in a machine's tags, with faults.
 
-    All empty without the Service tag. An empty tag value means a name made of the machine's id; an
-    invalid one is a fault and no name.
+    All empty without the Service tag. Its empty value means a name made of the machine's id; an
+    invalid value of a tag is a fault, and is left out.
     """
     tagged = spelled_value(machine.tags, SERVICE_TAG)
     if tagged is None:

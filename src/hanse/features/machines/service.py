@@ -81,9 +81,10 @@ def plan_service(key: Key, snapshot: Snapshot) -> Plan:
 
 
 def union_ports(port_lists: Iterable[Sequence[Port]]) -> tuple[Port, ...]:
-    """The union of all ports by protocol and number, sorted, the first name of each if unique.
+    """The union of all ports by protocol and number, sorted by number, with unique names.
 
-    A single port keeps its name, even an empty one.
+    A port keeps its first name, or gets one of protocol and number if that is empty or taken; a
+    single port keeps its name, even an empty one.
     """
     ports: dict[tuple[str, int], Port] = {}
     for port_list in port_lists:

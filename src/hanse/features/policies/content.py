@@ -58,7 +58,7 @@ def is_federated(policy: Policy) -> bool:
 
 
 def replicated_content(policy: Policy) -> Content:
-    """A policy's spec, and its labels and annotations without those of tools such as kubectl."""
+    """A policy's spec, and its labels and annotations without those of Hanse and kubectl."""
     meta = policy.metadata
     return Content(policy.spec, _user_metadata(meta.labels), _user_metadata(meta.annotations))
 
@@ -86,8 +86,8 @@ def patch_to_content(
 ) -> Wire:
     """The merge patch that gives a policy exactly this spec and these labels and annotations.
 
-    Labels and annotations that tools keep for themselves stay. `more_annotations` are set besides;
-    None in it removes one. The patch always has `metadata`, even if nothing differs.
+    Those of Hanse and kubectl stay. `more_annotations` are set besides; None in it removes one. The
+    patch always has `metadata`, even if nothing differs.
     """
     meta = current.metadata
     labels = _replacing_patch(content.labels, _user_metadata(meta.labels))
@@ -140,12 +140,12 @@ def _is_rule_default(name: str, value: Any) -> bool:
 
 
 def _user_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
-    """Labels or annotations without those that begin with a prefix that tools use."""
+    """Labels or annotations without those of Hanse, of kubectl, and the federation annotation."""
     return {name: value for name, value in metadata.items() if not name.startswith(_BOOKKEEPING)}
 
 
 def _replacing_patch(desired: Mapping[str, Any], current: Mapping[str, Any]) -> Wire:
-    """The merge patch that replaces one mapping by another, recursively."""
+    """The merge patch that turns `current` into `desired`, recursively; empty if they are equal."""
     change: Wire = dict.fromkeys(current.keys() - desired.keys())
     for name, value in desired.items():
         inner = current.get(name)

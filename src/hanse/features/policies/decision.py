@@ -51,7 +51,9 @@ def decide(
 ) -> MemberDecision:
     """The new record of a policy in a member, and the writes that bring it to the winning version.
 
-    Where the member's AcceptancePolicy refuses them, nothing is written and the record is Blocked.
+    A quarantined policy is left as it is. Where the member's AcceptancePolicy refuses the policy,
+    only annotations of an applied one are written; otherwise there are no writes and the record is
+    Blocked.
     """
     before = stored.here if isinstance(stored, PolicyRecord) else LocalState()
     winner = draft.history.winner

@@ -94,7 +94,7 @@ def confirm_parents(
 
 
 def _refs_to_read(view: MemberView) -> tuple[ClusterObjectRef, ...]:
-    """The policy, its definition and its namespace, in this order."""
+    """The policy, its definition and, unless it is cluster-wide, its namespace, in this order."""
     definition = ObjectRef(CustomResourceDefinition.kind, definition_name(view.key))
     refs = (view.policy_ref, ClusterObjectRef(view.member, definition))
     if not view.key.namespace:

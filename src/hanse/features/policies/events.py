@@ -76,7 +76,10 @@ _ACTIONS = {"Present": "a change", "Deleted": "a deletion", "Orphaned": "leaving
 def _phase_events(
     view: MemberView, before: PolicyRecord, after: PolicyRecord
 ) -> Iterator[EventRequest]:
-    """The Event for a state in this member: replicated, blocked, quarantined, deletion held."""
+    """The Event for a state in this member: replicated, blocked, quarantined, deletion held.
+
+    Replicated only for a version of another cluster; none for Pending and Released.
+    """
     here: LocalState = after.here
     winner = after.history.winner
     origin = winner.dot.cluster if winner is not None else ""

@@ -24,7 +24,6 @@ from hanse.features.policies.member_view import (
     list_members,
     read_ledger_pages,
 )
-from hanse.model.clusterset import IDENTITY_NAMESPACE
 from hanse.model.facts import (
     ClusterDeparted,
     ClusterState,
@@ -37,6 +36,7 @@ from hanse.model.kinds.antrea import AntreaClusterNetworkPolicy, AntreaNetworkPo
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.federation import SYSTEM
+from hanse.model.naming import IDENTITY_NAMESPACE
 from hanse.model.plan import Key
 from hanse.model.snapshot import Change, FactChange, Index, ObjectChange, Snapshot
 
@@ -64,8 +64,8 @@ def keys_for_change(change: Change, snapshot: Snapshot) -> Iterable[Key]:
 def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterable[Key]:
     """The keys for a changed policy, record, page, namespace, AcceptancePolicy or definition.
 
-    All keys for our own namespace; of an AcceptancePolicy the namespaced ones, of a definition
-    those of its kind.
+    All keys for our own namespace, the member's page for kube-system; of an AcceptancePolicy the
+    namespaced ones, of a definition those of its kind.
     """
     match change.object:
         case AntreaClusterNetworkPolicy() | AntreaNetworkPolicy() as policy:
@@ -145,7 +145,10 @@ def _joining_page_keys(snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _keys_for_fact(change: FactChange, snapshot: Snapshot) -> Iterable[Key]:
-    """All keys for cluster state, leadership or kinds; one policy's key for a write of it."""
+    """All keys for a cluster's state, its leadership, or whether a kind of policies is served.
+
+    The policy's key for the outcome of its write; none for other facts.
+    """
     match change.fact:
         case ClusterState() | ClusterDeparted() | Leadership():
             return _all_keys(snapshot)

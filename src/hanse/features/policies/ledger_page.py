@@ -128,7 +128,7 @@ def _is_key_known(
 
 
 def _keys_to_record(member: ClusterId, ledgers: LedgerPages, snapshot: Snapshot) -> Iterator[Key]:
-    """The policies that a member's ledger needs: federated there, or known to other ledgers."""
+    """The policies that a member's ledger needs: federated there, or with a version elsewhere."""
     for kind in KINDS.values():
         yield from (policy_key(p) for p in snapshot.all(member, kind) if is_federated(p))
     for other in ledgers.members:

@@ -62,7 +62,7 @@ class PolicyView(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """Its name on the command line."""
+        """Its name on the command line: `acnp/NAME` or `anp/NAMESPACE/NAME`."""
         return "/".join(part for part in (self.kind, self.namespace, self.name) if part)
 
 
@@ -78,7 +78,7 @@ def parse_policy_label(label: str) -> Key | None:
 
 
 def list_policies(ledgers: Mapping[ClusterId, Iterable[ConfigMap]]) -> list[PolicyView]:
-    """Every policy in any ledger, sorted; deleted ones only if they need attention."""
+    """Every policy in any ledger, sorted; one that is not Present only if it needs attention."""
     found: dict[Key, dict[ClusterId, PolicyRecord | UnreadableRecord]] = {}
     for cluster, records in ledgers.items():
         for config_map in records:

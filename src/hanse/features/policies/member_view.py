@@ -21,6 +21,7 @@ from hanse.model.kinds.acceptance import AcceptancePolicy
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.federation import SYSTEM
+from hanse.model.naming import IDENTITY_NAMESPACE
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object, ObjectRef
 from hanse.model.plan import Key
 from hanse.model.snapshot import Snapshot
@@ -156,7 +157,10 @@ def _refusal(key: Key, member: ClusterId, snapshot: Snapshot) -> str:
 
 
 def namespace_uid(key: Key, member: ClusterId, snapshot: Snapshot) -> str:
-    """The uid of a policy's namespace; empty if it is gone, `cluster` for a cluster-wide policy."""
+    """The uid of a policy's namespace; empty if that is missing or terminating.
+
+    `cluster` for a cluster-wide policy.
+    """
     if not key.namespace:
         return "cluster"
     return _live_uid(snapshot.get(member, Namespace, key.namespace))
@@ -268,7 +272,7 @@ def read_page(member: ClusterId, snapshot: Snapshot) -> LedgerPage | None:
 
 def cluster_uid(member: ClusterId, snapshot: Snapshot) -> str:
     """The uid of a cluster's kube-system namespace, which identifies it; empty if unknown."""
-    return _live_uid(snapshot.get(member, Namespace, "kube-system"))
+    return _live_uid(snapshot.get(member, Namespace, IDENTITY_NAMESPACE))
 
 
 def _is_served(member: ClusterId, kind: type[Object], snapshot: Snapshot) -> bool:

@@ -65,9 +65,9 @@ def observe(
 ) -> Observation:
     """Compare a member with its record: what happened there since the record was written.
 
-    A policy older than the record is a StaleRead; one that is gone, Disappeared; else a new draft.
-    `known` is the merged history of all members. A policy is quarantined once clusters have undone
-    each other's versions `max_flips` times in a row.
+    A policy older than the record is a StaleRead; an applied one that is gone while its parents
+    remain, Disappeared; else a new draft. `known` is the merged history of all members. A policy is
+    quarantined once clusters have undone each other's versions `max_flips` times in a row.
     """
     policy = view.policy
     if isinstance(stored, MissingRecord):
@@ -135,7 +135,10 @@ def _observe_unrecorded(
 def _observe_existing(
     observed: ObservedPolicy, stored: PolicyRecord, known: History, max_flips: int
 ) -> RecordDraft:
-    """The draft for a policy that existed when the record was written: unchanged, or edited."""
+    """The draft for a policy that existed when the record was written.
+
+    Unchanged if it has the recorded content, our own write or that of the winner; else edited.
+    """
     here, merged = stored.here, merge(stored.history, known)
     if observed.digest == here.digest:
         same = here if observed.policy.metadata.uid == here.uid else observed.state_at(here.dot)
@@ -288,7 +291,7 @@ def _resolve_with(
     *,
     state: State = "Present",
 ) -> RecordDraft:
-    """The draft after a user's resolution: this content, or its deletion, supersedes all others.
+    """The draft after a user's resolution: this content, or this end, supersedes all others.
 
     The count of versions that clusters undid in turn starts anew. If the policy has the digest, it
     counts as that version.

@@ -166,7 +166,10 @@ def draft_quarantine(
 
 
 def absent_state(here: LocalState) -> LocalState:
-    """The state of a policy that does not exist here; the target of an unfinished write is kept."""
+    """The state of a policy that does not exist here: Pending, without a uid.
+
+    The target of an unfinished write is kept.
+    """
     return LocalState(target=here.target if here.phase in ("Pending", "Released") else None)
 
 

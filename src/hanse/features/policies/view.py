@@ -49,14 +49,18 @@ class PoliciesView:
     reads = (Watch(Role.LOCAL, ConfigMap, SYSTEM, f"{LEDGER_LABEL}={POLICIES}"),)
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
-        """`namespace/name` of every policy with a record in any cluster."""
+        """The item key of every policy with a record in any cluster: `NAMESPACE/NAME`."""
         return {key for _, ledger in snapshot.everywhere(ConfigMap) for key in _item_key(ledger)}
 
     def keys_for(self, change: Change) -> Iterable[str]:
-        """The item key of a changed ledger record; none for pages, facts and other objects."""
-        if isinstance(change, FactChange) or not isinstance(change.object, ConfigMap):
+        """The item keys of a ledger record before and after a change.
+
+        None for pages, facts and other objects.
+        """
+        if isinstance(change, FactChange):
             return ()
-        return _item_key(change.object)
+        sides = (s for s in (change.before, change.after) if isinstance(s, ConfigMap))
+        return {key for side in sides for key in _item_key(side)}
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> FeatureItem | None:
         """The item of a policy, from its ledgers in all clusters; None if there are none.
@@ -76,7 +80,10 @@ class PoliciesView:
 
 
 def _item_key(ledger: ConfigMap) -> tuple[str, ...]:
-    """The item key of a ledger in a tuple; empty for pages and other ConfigMaps."""
+    """The item key `NAMESPACE/NAME` of a record's policy, in a tuple; empty for other ConfigMaps.
+
+    The namespace of a cluster-wide policy is `every namespace`; pages have no item.
+    """
     key = record_key(ledger)
     if key is None or key.topic == PAGE_TOPIC:
         return ()
@@ -123,26 +130,11 @@ def _policy_item(
 
 
 def _findings(policy: PolicyView, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """PolicyBlocked and PolicyQuarantined by member; PolicyConflict by overruled cluster."""
+    """What is wrong with a policy in each member; PolicyConflict by overruled version."""
     kind = _kind(policy).kind.name
     for cluster, member in sorted(policy.members.items()):
-        if not member.needs_attention:
-            continue
-        quarantined = member.phase == "Quarantined"
-        keep = f"hanse policies resolve {policy.label} --in {cluster} --keep"
-        yield Finding(
-            code="PolicyQuarantined" if quarantined else "PolicyBlocked",
-            severity=Severity.DEGRADED,
-            subject=Ref(kind, policy.name, policy.namespace, cluster),
-            summary=f"policy {policy.label} is {member.phase.lower()} in {cluster}: "
-            f"{member.message or member.reason}",
-            remedy=remedy(keep, advice="or the same with --yield: the others' version counts")
-            if quarantined
-            else _unblock_remedy(policy, cluster, member, snapshot),
-            caused_by=()
-            if quarantined
-            else (*write_causes(cluster, member.message, snapshot), cluster_ref(cluster)),
-        )
+        if member.needs_attention:
+            yield _member_finding(policy, cluster, member, snapshot)
     for lost in policy.overruled:
         yield Finding(
             code="PolicyConflict",
@@ -155,6 +147,40 @@ def _findings(policy: PolicyView, snapshot: MultiClusterSnapshot) -> Iterator[Fi
                 advice=f"or with --take {lost.cluster}: its version counts",
             ),
         )
+
+
+def _member_finding(
+    policy: PolicyView, cluster: ClusterId, member: MemberStatus, snapshot: MultiClusterSnapshot
+) -> Finding:
+    """PolicyQuarantined, PolicyDeletionHeld or PolicyBlocked of a policy in one member."""
+    subject = Ref(_kind(policy).kind.name, policy.name, policy.namespace, cluster)
+    message = f"in {cluster}: {member.message or member.reason}"
+    if member.phase == "Quarantined":
+        keep = f"hanse policies resolve {policy.label} --in {cluster} --keep"
+        return Finding(
+            code="PolicyQuarantined",
+            severity=Severity.DEGRADED,
+            subject=subject,
+            summary=f"policy {policy.label} is quarantined {message}",
+            remedy=remedy(keep, advice="or the same with --yield: the others' version counts"),
+        )
+    if member.reason == "Held":
+        return Finding(
+            code="PolicyDeletionHeld",
+            severity=Severity.DEGRADED,
+            subject=subject,
+            summary=f"policy {policy.label} is gone {message}",
+            remedy=remedy(advice="create it there anew, or allow that it is deleted everywhere"),
+            caused_by=(cluster_ref(cluster),),
+        )
+    return Finding(
+        code="PolicyBlocked",
+        severity=Severity.DEGRADED,
+        subject=subject,
+        summary=f"policy {policy.label} is blocked {message}",
+        remedy=_unblock_remedy(policy, cluster, member, snapshot),
+        caused_by=(*write_causes(cluster, member.message, snapshot), cluster_ref(cluster)),
+    )
 
 
 def _kind(policy: PolicyView) -> type[AntreaClusterNetworkPolicy | AntreaNetworkPolicy]:
@@ -276,7 +302,7 @@ def _missing_name_messages(
             yield f"spec.{path}: there is no {missing}: it matches nothing; mend the name"
 
 
-def naming_services(snapshot: MultiClusterSnapshot) -> Iterator[ClusterId]:
+def clusters_naming_services(snapshot: MultiClusterSnapshot) -> Iterator[ClusterId]:
     """The clusters that have policies which name Services as peers."""
     for where in snapshot.clusters:
         kinds: tuple[type[AntreaNetworkPolicy | AntreaClusterNetworkPolicy], ...] = (

@@ -84,7 +84,7 @@ def status_changes(
 
 
 def conflicting_keys(endpoint: DNSEndpoint, feature: str, snapshot: Snapshot) -> Iterator[str]:
-    """The keys of this feature's DNSEndpoints that have a name of the given one."""
+    """The keys of a feature's DNSEndpoints here that share a name with this one, its own too."""
     for record in endpoint.spec.endpoints:
         for other in snapshot.by(snapshot.local, ENDPOINTS_BY_DNS_NAME, record.dns_name):
             claim = owner_claim(other)
@@ -164,7 +164,10 @@ def _condition(
 
 
 def _failures(key: Key, item: Desired, snapshot: Snapshot) -> Iterator[_Failure]:
-    """Why a desired object is not published: another owner, a failed write, or shared names."""
+    """Why a desired object is not published: another owner has it, or its write was refused.
+
+    Else the names of a DNSEndpoint that another one has, too; none if it is merely not written yet.
+    """
     ref = ClusterObjectRef(item.where, object_ref(item.object))
     found = snapshot.find(ref)
     outcome = snapshot.fact(WriteOutcome, ref)

@@ -63,7 +63,10 @@ class DnsEndpointZone:
         """
 
         def build_nodes(key: Key) -> Sequence[ZoneNode]:
-            """The node of a name from all DNSEndpoints that have it; none outside of the zone."""
+            """The node of a name from all DNSEndpoints that have it.
+
+            None outside of the zone, or without usable records.
+            """
             name = self._name_in_zone(key.name)
             records = [
                 record
@@ -82,7 +85,10 @@ class DnsEndpointZone:
         return name if name is not None and is_subdomain(name, self._apex) else None
 
     def _rrsets(self, records: Sequence[DNSRecord]) -> Iterator[RRset]:
-        """The RRsets of all valid addresses, or else of the first CNAME, with the lowest TTL."""
+        """The RRsets of all valid A and AAAA targets, or else of the first CNAME if it is valid.
+
+        They have the lowest TTL of the records, or the view's if none has one.
+        """
         ttl = min((r.record_ttl for r in records if r.record_ttl), default=self.view.ttl)
         targets = [t for r in records if r.record_type in ("A", "AAAA") for t in r.targets]
         rdatas = [rdata for text in targets if (rdata := address_rdata(text)) is not None]

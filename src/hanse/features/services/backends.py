@@ -18,6 +18,7 @@ from hanse.model.clusterset import broker_cluster, clusterset_spec, unanswered_c
 from hanse.model.dns.records import address_rdata
 from hanse.model.dns.service_records import dashed_address
 from hanse.model.dns.zones import View
+from hanse.model.facts import ClusterState, Role
 from hanse.model.kinds.discovery import MANAGED_BY, EndpointPort, EndpointSlice
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet, Profile
 from hanse.model.kinds.multicluster import ServiceImport
@@ -117,10 +118,11 @@ def clusterset_rules(view: View, snapshot: Snapshot) -> ClusterSetRules:
 def _has_read_rules(broker: ClusterId | None, snapshot: Snapshot) -> bool:
     """Whether the ClusterSet, and records of members where they are watched, are listed.
 
-    A cluster without a broker has the default rules.
+    True without a broker: the rules are the defaults. False while a broker is being left, whose
+    imports stand until they are withdrawn.
     """
     if broker is None:
-        return True
+        return not any(Role.BROKER in state.roles for state in snapshot.facts(ClusterState))
     kinds = [k for k in (ClusterSet, ClusterMember) if snapshot.watches(broker, k)]
     return bool(kinds) and all(snapshot.listed_or_unserved(broker, k) for k in kinds)
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER
 from hanse.model.clusterset import (
     MemberState,
+    begins_anew,
     clusterset_spec,
     common_state,
     joined_clusters,
@@ -144,14 +145,16 @@ def awaited_clusters(
     """The `standing` clusters, which the import names, that publish nothing and may still do so.
 
     Their state is unknown since the broker or they returned. One that is no member and of which
-    nothing is `imported` is not awaited.
+    nothing is `imported` is not awaited, nor one that has joined anew: what it had published
+    before is gone for good.
     """
-    known = imported | joined_clusters(snapshot, broker, broker_namespace)
+    place = (snapshot, broker, broker_namespace)
+    known = imported | joined_clusters(*place)
     missing = (standing & known) - {source_cluster(s) for s in slices}
     return frozenset(
         cluster
         for cluster in missing
-        if common_state(cluster, snapshot, broker, broker_namespace) is MemberState.UNKNOWN
+        if common_state(cluster, *place) is MemberState.UNKNOWN and not begins_anew(cluster, *place)
     )
 
 
@@ -165,8 +168,8 @@ def lost_clusters(
 ) -> frozenset[ClusterId]:
     """The exporters that have no slice among `slices`, and whose state is silent or unknown.
 
-    Those that may not publish services of the namespace are left out. The broker has lost what the
-    others published, and they have not left.
+    The broker has lost what they published, and they have not left; without those that may not
+    publish services of the namespace.
     """
     rules = clusterset_spec(snapshot, broker)
     return frozenset(

@@ -57,7 +57,7 @@ def derived_addresses(
     """The cluster IPs of our derived Service in the import's families; None while it has none.
 
     None, too, if the Service lacks our label. If it has no family of the import, there are no
-    addresses, and its families are `unsupported`.
+    addresses, and its families are `unsupported`; an import without families has all addresses.
     """
     service = snapshot.get(snapshot.local, Service, name, key.namespace)
     if service is None or service.metadata.labels.get(SERVICE_NAME) != key.name:

@@ -89,6 +89,7 @@ def _only(namespace: str, name: str, cluster: ClusterServices) -> ClusterService
     """The exports, imports and slices of one service among those of a cluster."""
 
     def matches(obj: Object) -> bool:
+        """Whether an object has the namespace and name of the service."""
         return (obj.namespace, obj.name) == (namespace, name)
 
     return ClusterServices(
@@ -106,7 +107,12 @@ def _only(namespace: str, name: str, cluster: ClusterServices) -> ClusterService
 def joined_service(
     namespace: str, name: str, clusters: Sequence[ClusterServices]
 ) -> ExportedService:
-    """The view of one service, as `exported_service`, from objects of that service alone."""
+    """The view of one service from its own objects in each cluster: as `exported_service`.
+
+    Type and ports are those of an import of ours, else of any, exporters' first; exporters are
+    those that imports name, importers the clusters with an import; problems are the bad conditions
+    of exports.
+    """
     imports = {c.cluster: i for c in clusters for i in c.imports}
     exports = {c.cluster: e for c in clusters for e in c.exports}
     found = [imports[c] for c in (*exports, *imports) if c in imports]

@@ -72,9 +72,6 @@ PENDING_AFTER = timedelta(seconds=1)
 PENDING_AFTER_QUEUED = timedelta(seconds=30)
 """The same while the broker has no problem: the export only waits behind others."""
 
-FAILED_RESULTS = ("Foreign", "Refused", "Forbidden")
-"""Results of writes that a retry does not mend."""
-
 _VALID = condition("Valid", True, "Valid", "the Service can be exported")
 _NO_CONFLICT = condition("Conflict", False, "NoConflicts", "all exports of this service agree")
 
@@ -122,7 +119,10 @@ def _plan_own(
     snapshot: Snapshot,
     broker_namespace: str,
 ) -> Plan:
-    """The plan of an export: its slices, or only conditions that say why not; else empty."""
+    """The plan of an export: its slices and conditions, or only conditions that say why not.
+
+    Empty without an export; only its slices as they are if one has a newer schema.
+    """
     export = snapshot.get(snapshot.local, ServiceExport, key.name, key.namespace)
     if export is None or export.metadata.deletion_timestamp is not None:
         return Plan()  # nothing desired: what was published is withdrawn
@@ -143,15 +143,15 @@ def _plan_own(
         return status_plan(export, snapshot, (_VALID, failed))
     own = [s for s in published if source_cluster(s) == snapshot.local]
     if any(has_newer_schema(s) for s in own):
-        return Plan(_as_published(own, snapshot, broker))
+        return Plan(_desired_slices(own, snapshot, broker))
     state = _export_state(export, service, published, broker, snapshot, broker_namespace)
     return _publish(state, snapshot, broker_namespace)
 
 
-def _as_published(
+def _desired_slices(
     slices: Iterable[EndpointSlice], snapshot: Snapshot, broker: ClusterId
 ) -> tuple[Desired, ...]:
-    """Existing slices on the broker as desired objects, so that they stay as they are."""
+    """Slices on the broker, existing or to be published, as desired objects of this cluster."""
     return tuple(Desired(s, broker, sources=_sources(snapshot)) for s in slices)
 
 
@@ -216,7 +216,8 @@ def _publishes_pods(
 ) -> bool:
     """Whether the addresses of pods are published instead of the Service's own.
 
-    So it is for a headless Service or import, and by the ClusterSet, but with Globalnet.
+    True for a headless Service, and for a headless import that admits the export; else if the
+    ClusterSet says so and Globalnet is not used.
     """
     admitted = record.cluster not in merged.refused
     if record.type == "Headless" or (admitted and merged.type == "Headless"):
@@ -250,7 +251,7 @@ def _publish(state: _ExportState, snapshot: Snapshot, broker_namespace: str) -> 
     )
     ranges = cluster_settings(snapshot.local, state.rules).ranges
     allowed = [drop_disallowed(s, ranges) for s in slices]
-    desired = _as_published(allowed, snapshot, state.broker)
+    desired = _desired_slices(allowed, snapshot, state.broker)
     ready = _ready_condition(state, desired, snapshot)
     conditions = [
         _VALID,
@@ -287,7 +288,7 @@ def _kept_until_replaced(
     own = _own_slices(state, snapshot)
     names = {d.object.metadata.name for d in desired}
     stands = any(s.metadata.name in names for s in own)
-    return () if stands else _as_published(own, snapshot, state.broker)
+    return () if stands else _desired_slices(own, snapshot, state.broker)
 
 
 def _lighthouse_form(
@@ -318,7 +319,7 @@ def _lighthouse_form(
 def _ready_condition(
     state: _ExportState, desired: tuple[Desired, ...], snapshot: Snapshot
 ) -> Condition | None:
-    """Ready: True if the broker has a slice with our record; None if the old condition is to stay.
+    """Ready: True if the broker has a slice with our record; None if nothing new is to be said yet.
 
     Unknown while the broker rejects us or is not reached; False if a write failed, the export is
     refused, waits for Globalnet, or is still not there after the time to wait.
@@ -337,7 +338,7 @@ def _ready_condition(
     if heartbeat is not None and not heartbeat.renewed:
         message = "the broker is not reached: other clusters may have left it out; see the agent"
         return condition("Ready", None, DISCONNECTED, message)
-    failed = [o for o in outcomes if o is not None and o.result in FAILED_RESULTS]
+    failed = [o for o in outcomes if o is not None and o.is_final]
     if failed:
         return condition("Ready", False, "Failed", failed[0].message)
     if state.is_refused(snapshot.local):
@@ -395,10 +396,13 @@ def _address_conditions(state: _ExportState, slices: tuple[EndpointSlice, ...]) 
 
 
 def _import_conditions(state: _ExportState, snapshot: Snapshot) -> list[Condition]:
-    """ImportedHere: False if our import here cannot be written; True if set before; else none."""
+    """ImportedHere: False if our import here cannot be written; True if it was set before.
+
+    True only once the import here is ours; else no condition.
+    """
     ref = ObjectRef(ServiceImport.kind, state.record.name, state.record.namespace)
     outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(snapshot.local, ref))
-    if outcome is not None and outcome.result in FAILED_RESULTS:
+    if outcome is not None and outcome.is_final:
         message = f"it is not imported here: {outcome.message}"
         return [condition(IMPORTED_HERE, False, "ImportFailed", message)]
     was_set = find_condition(state.export.status.conditions, IMPORTED_HERE) is not None

@@ -157,7 +157,12 @@ class Services:
                 return plan_aggregate(key, snapshot, self._broker_namespace)
 
     def _keys_for_local_object(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-        """The keys that a local object affects; Services and slices only if exported here."""
+        """The keys that a local object affects; of a Service or slice only if it is exported here.
+
+        An export affects its import and the legacy plan, too; a ServiceImport the export that it
+        blocked, or the legacy plan; a Namespace or AcceptancePolicy imports; a GlobalIngressIP an
+        export.
+        """
         obj = change.object
         meta = obj.metadata
         match obj:
@@ -184,9 +189,9 @@ class Services:
     def _keys_for_broker_object(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
         """The keys that a changed object of the broker affects.
 
-        All for a ClusterSet or the broker's namespace; of a ClusterMember, those of services that
-        its cluster publishes; of a Lease, exports to its cluster if it becomes a member or ceases
-        to be one.
+        All for a ClusterSet, the broker's namespace, or changed ranges of a ClusterMember; of any
+        ClusterMember services that its cluster publishes or imports name, and exports to it; of a
+        Lease these exports if its cluster becomes a member or ceases to be one.
         """
         match change.object:
             case ClusterSet():
@@ -219,7 +224,7 @@ class Services:
         """The keys that a fact affects: all for a cluster's state or GlobalIngressIP being served.
 
         A heartbeat affects all exports; a Lease's liveness what its cluster exports; a write
-        outcome the service that was written.
+        outcome the service that was written; other facts none.
         """
         match change.fact:
             case ClusterState():

@@ -1,7 +1,9 @@
 """What is wrong with one multi-cluster service."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from shlex import quote
 from types import MappingProxyType
 from typing import Protocol
 
@@ -13,13 +15,14 @@ from hanse.features.services.exported import (
     bad_conditions,
 )
 from hanse.features.services.merge import disagreeing_clusters
-from hanse.features.services.names import PRIORITY, TO_CLUSTERS, WEIGHT
 from hanse.features.services.records import PublishedExports, read_exports
 from hanse.features.services.status import (
     ADDRESSES_ALLOWED,
     IMPORTED_HERE,
     NOT_JOINED,
     SETTINGS_VALID,
+    excluded_metadata,
+    faulty_annotations,
 )
 from hanse.model.agent_report import CUT_OFF
 from hanse.model.clusterset import clusterset_spec
@@ -153,7 +156,8 @@ def condition_findings(
     """A finding for each bad condition of exports; the same one in several clusters is one.
 
     Ready is left out if Valid or Conflict explains it, or the agent is cut off from the broker,
-    which is a finding of its cluster. An export without conditions is ExportUnseen.
+    which is a finding of its cluster. An export that has no conditions after UNSEEN_AFTER is
+    ExportUnseen.
     """
     exports = {one.cluster: export for one in clusters for export in one.exports}
     groups: dict[tuple[str, str, str], list[tuple[ClusterId, Condition]]] = {}
@@ -232,7 +236,10 @@ def _conflict_finding(
 def _unseen_finding(
     cluster: ClusterId, export: ServiceExport, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """ExportUnseen: an export without any condition, unless it is younger than UNSEEN_AFTER."""
+    """ExportUnseen, for an export that the caller found without conditions.
+
+    Nothing while it is younger than UNSEEN_AFTER.
+    """
     made = export.metadata.creation_timestamp
     if made is not None and snapshot.now - made < UNSEEN_AFTER:
         return
@@ -288,7 +295,11 @@ def _condition_finding(
 def _condition_remedy(
     bad: Condition, cluster: ClusterId, export: ServiceExport, snapshot: MultiClusterSnapshot
 ) -> Remedy:
-    """Commands or advice that end a bad condition of an export, by the condition's type."""
+    """Commands or advice that end a bad condition of an export, by the condition's type.
+
+    Commands withdraw an invalid export, erase ignored settings, delete what blocks an import, allow
+    addresses, or join a broker; for the rest there is advice to mend what the message names.
+    """
 
     def kubectl(arguments: str) -> str:
         """The text of a kubectl command in the cluster and namespace of the export."""
@@ -300,9 +311,10 @@ def _condition_remedy(
             advice = f"or create a Service {export.name} that can be exported"
             return remedy(withdraw, advice=advice)
         case "SettingsValid":
-            named = [name for name in (WEIGHT, PRIORITY, TO_CLUSTERS) if name in bad.message]
-            erase = (kubectl(f"annotate serviceexport {export.name} {name}-") for name in named)
-            return remedy(*erase, advice="or give it a value that is allowed")
+            return remedy(
+                *map(kubectl, _erase_settings(bad.message, export)),
+                advice="or give it a value that is allowed",
+            )
         case "ImportedHere":
             return remedy(
                 *delete_obstacle(cluster, bad.message, snapshot),
@@ -323,6 +335,15 @@ def _condition_remedy(
                 f"mend what the message names; the agent of {cluster} tries again by itself",
                 ask=f"the administrator of {next(iter(brokers), 'the broker')}",
             )
+
+
+def _erase_settings(message: str, export: ServiceExport) -> Iterator[str]:
+    """Arguments of kubectl that erase what a message of SettingsValid says is ignored."""
+    for name in faulty_annotations(message):
+        yield f"annotate serviceexport {export.name} {name}-"
+    if excluded := {field: dict.fromkeys(names) for field, names in excluded_metadata(export.spec)}:
+        patch = json.dumps({"spec": excluded})
+        yield f"patch serviceexport {export.name} --type merge -p {quote(patch)}"
 
 
 def import_findings(

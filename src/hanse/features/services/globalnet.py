@@ -58,14 +58,14 @@ def reachable_backends(
     """
     own = ExportBackends(_cluster_ips(service), tuple(pods))
     if not uses_globalnet(snapshot):
-        return ReachableBackends(replace(own, pods=tuple(map(_as_published, pods))))
+        return ReachableBackends(replace(own, pods=tuple(map(_with_published_addresses, pods))))
     service_key = f"{service.metadata.namespace}/{service.metadata.name}"
     found = snapshot.by(snapshot.local, INGRESS, service_key)
     allocated = [i for i in found if is_address(i.status.allocated_ip)]
     return _with_global_pods(own, allocated) if as_pods else _with_global_ips(own, allocated)
 
 
-def _as_published(endpoint_slice: EndpointSlice) -> EndpointSlice:
+def _with_published_addresses(endpoint_slice: EndpointSlice) -> EndpointSlice:
     """The slice with internal addresses of machines replaced by those that its annotation gives.
 
     Unchanged without a valid annotation.
@@ -106,7 +106,7 @@ def _with_global_pods(
 ) -> ReachableBackends:
     """The backends with only those pods that have a global address, at that address.
 
-    `waiting` if there are pods and none has one.
+    They have no address of the Service; `waiting` if there are pods and none has one.
     """
     by_pod = {i.spec.pod_ref.name: i.status.allocated_ip for i in allocated if i.spec.pod_ref}
     by_address = {

@@ -96,9 +96,10 @@ class _ImportState(Struct, frozen=True):
 def plan_import(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     """The ServiceImport of one service in this cluster, its slices, and its derived Service.
 
-    Nothing is desired without a broker or the namespace, for the API server's own Service, or where
-    the AcceptancePolicy refuses the namespace; all is kept while that is not read. Objects from
-    newer schemas are kept. The copy of an aggregate that a Lighthouse agent made is taken over.
+    Nothing without a broker or the namespace, for the API server's own Service, or where the
+    AcceptancePolicy refuses the namespace; all is kept until that is read, and so is what newer
+    schemas say. With `kep-1645` an import keeps its address while all exporters are silent. A
+    Lighthouse agent's copy of an aggregate is taken over.
     """
     broker = broker_cluster(snapshot)
     namespace = snapshot.get(snapshot.local, Namespace, key.namespace)
@@ -172,7 +173,8 @@ def _read_published(
     """All that the broker has of a service: the slices to import, their records, and whom to keep.
 
     `current` is the import as we wrote it last. Kept are clusters whose state or schema is not
-    known; those that are not heard of are named, with live reads to confirm others.
+    known, silent those that have not left and do not count now; live reads confirm clusters that
+    returned.
     """
     older = lighthouse_slices(key, snapshot, broker, broker_namespace)
     theirs = imported_from_lighthouse(key, snapshot) | older.keys()
@@ -263,10 +265,7 @@ def _desired_objects(state: _ImportState, snapshot: Snapshot) -> Iterator[Object
 def _drained_by_affinity(
     slices: Sequence[EndpointSlice], state: _ImportState, local: ClusterId
 ) -> Iterator[EndpointSlice]:
-    """The slices of a derived Service.
-
-    Those of the side that its affinity does not prefer, drained.
-    """
+    """The slices of a derived Service; those of the side that affinity does not prefer, drained."""
     rule = parse_affinity(state.merged.affinity) or AffinityRule()
     side = preferred_side_of(rule, slices, lambda s: source_cluster(s) == local)
     for endpoint_slice in slices:
@@ -275,10 +274,10 @@ def _drained_by_affinity(
 
 
 def _backing_slices(state: _ImportState, snapshot: Snapshot) -> Iterator[EndpointSlice]:
-    """The published slices that this cluster may import, without disallowed addresses and FQDNs.
+    """The published slices that this cluster may import, but for FQDNs.
 
-    Behind a derived Service our own are built from our pods instead: an endpoint cannot be the
-    address of another Service.
+    Disallowed addresses are left out, and others' addresses in our ranges. Behind a derived Service
+    our own slices are built from our pods: an endpoint cannot be the address of another Service.
     """
     own = state.visible.get(snapshot.local) if state.derived else None
     for endpoint_slice in sorted(state.slices, key=lambda s: s.metadata.name):
@@ -369,7 +368,7 @@ def _ready_condition(state: _ImportState, addresses: ClusterSetAddresses) -> Con
 
 
 def _address_conditions(state: _ImportState, local: ClusterId) -> list[Condition]:
-    """AddressesAllowed: False if others' addresses are outside of their ranges or in ours.
+    """AddressesAllowed: False if a cluster publishes addresses outside of its ranges, or in ours.
 
     No condition otherwise.
     """

@@ -135,7 +135,11 @@ def legacy_slice_keys(endpoint_slice: EndpointSlice) -> Iterator[Key]:
 def lighthouse_exports(
     key: Key, snapshot: Snapshot, where: ClusterId
 ) -> dict[ClusterId, LighthouseExport]:
-    """What Lighthouse agents publish for one service in cluster `where`, by their cluster."""
+    """What Lighthouse agents publish for one service in cluster `where`, by their cluster.
+
+    Of a cluster with a ServiceImport of Lighthouse all slices count; of others only those that have
+    the label is-headless and not our owner label.
+    """
     service = f"{key.namespace}/{key.name}"
     imports = {
         _legacy_cluster(i): i

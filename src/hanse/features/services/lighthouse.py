@@ -237,9 +237,9 @@ def _legacy_import(record: ExportRecord, backends: ExportBackends, meta: Meta) -
 def _export_slice(
     record: ExportRecord, backends: ExportBackends, version: LighthouseVersion, meta: Meta
 ) -> EndpointSlice:
-    """The slice of one export: its ready pods, or since 0.15 the address of its Service.
+    """The slice of one export, in one address family: its ready pods, or the Service's address.
 
-    Agents up to 0.14 count every endpoint as ready.
+    The address since 0.15, unless it is headless; agents up to 0.14 count every endpoint as ready.
     """
     as_pods = record.type == "Headless" or version == "0.14"
     labels = {

@@ -186,7 +186,7 @@ def _add_port_conflicts(
     conflicts: dict[ClusterId, list[ExportConflict]],
     profile: Profile,
 ) -> None:
-    """Add a PortConflict to all admitted exports, if the ports of any differ from the oldest's."""
+    """Add a PortConflict to all admitted exports, if their ports or app protocols differ."""
     messages = [*_port_message(records, profile), *_app_protocol_messages(records)]
     if messages:
         for record in records:
@@ -285,7 +285,7 @@ _FIELDS: tuple[tuple[str, str, Callable[[ExportRecord], Any]], ...] = (
 def _add_field_conflicts(
     records: Sequence[ExportRecord], conflicts: dict[ClusterId, list[ExportConflict]]
 ) -> None:
-    """Add a conflict to all admitted exports for each other field that differs in any."""
+    """Add a conflict to all admitted exports for each field of `_FIELDS` that differs in any."""
     oldest = records[0]
     for reason, field, value in _FIELDS:
         differing = [r for r in records if value(r) != value(oldest)]

@@ -272,9 +272,10 @@ class ImportCounts:
             self._only_there[where] += key not in several
 
     def _find_limits(self) -> Iterator[tuple[_Key, frozenset[ClusterId]]]:
-        """(service, clusters) of each service that only these import, as all its exports name some.
+        """(service, clusters) of each known import that only these have: all its exports name some.
 
-        The exporters themselves are among them.
+        The exporters are among them. Invalid exports do not count; for exporters whose exports were
+        not read, their records on the brokers do.
         """
         limits: dict[_Key, dict[ClusterId, tuple[ClusterId, ...]]] = {}
         unlimited: set[_Key] = set()
@@ -322,7 +323,7 @@ def _without_published_names(snapshot: MultiClusterSnapshot) -> Iterator[Cluster
 
 
 def _namespaces(where: ClusterId, snapshot: MultiClusterSnapshot) -> set[str] | None:
-    """The namespaces of a cluster that do not end; None where they are not known."""
+    """The namespaces of a cluster that are not terminating; None where they are not known."""
     if not snapshot.listed(where, Namespace):
         return None
     return {one.name for one in snapshot.all(where, Namespace) if not one.terminating}

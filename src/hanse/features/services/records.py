@@ -180,8 +180,8 @@ def read_exports(
 ) -> PublishedExports:
     """The records in the slices of one service, one for each cluster, in any order of slices.
 
-    A cluster with any record of a newer schema is only in `newer`. `broker_since` is when the
-    broker's namespace was created, None if that is not known.
+    Invalid ones are left out; a cluster with any record of a newer schema is only in `newer`.
+    `broker_since` is when the broker's namespace was created, None if that is not known.
     """
     records: dict[ClusterId, ExportRecord] = {}
     published: dict[ClusterId, list[EndpointSlice]] = {}

@@ -7,7 +7,7 @@ from hanse.features.services.names import FEATURE_NAME
 from hanse.model.facts import ClusterState, Phase
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.objects import ClusterId, ClusterObjectRef, object_ref
-from hanse.model.ownership import OWNER, OwnerClaim, owner_claim, owner_label
+from hanse.model.ownership import OWNER, is_owned_by, owner_label
 from hanse.model.plan import Desired, Key, Removal
 from hanse.model.snapshot import Snapshot
 
@@ -22,7 +22,7 @@ def split_strays(
     for each in slices:
         is_stray = source_cluster(each) == snapshot.local and (
             each.metadata.labels.get(OWNER, label) != label
-            or owner_claim(each) != _own_claim(each, key, snapshot.local)
+            or not is_owned_by(each, FEATURE_NAME, str(key), snapshot.local)
         )
         (strays if is_stray else kept).append(each)
     return kept, strays
@@ -33,12 +33,6 @@ def stray_removals(strays: Iterable[EndpointSlice], broker: ClusterId) -> Iterat
     for each in strays:
         place = ClusterObjectRef(broker, object_ref(each))
         yield Removal(place, each.metadata.uid, "our agent did not publish it")
-
-
-def _own_claim(endpoint_slice: EndpointSlice, key: Key, local: ClusterId) -> OwnerClaim:
-    """The owner claim that a slice has if this cluster's agent published it for this key."""
-    meta, kind = endpoint_slice.metadata, str(EndpointSlice.kind)
-    return OwnerClaim(FEATURE_NAME, str(key), local, kind, meta.namespace, meta.name)
 
 
 def superseded_slices(

@@ -1,8 +1,9 @@
 """Conditions of a ServiceExport as a plan of its status."""
 
+import re
 from collections.abc import Iterator, Sequence
 
-from hanse.features.services.names import AFFINITY, PRIORITY, TO_CLUSTERS, WEIGHT
+from hanse.features.services.names import AFFINITY, DOMAIN, PRIORITY, TO_CLUSTERS, WEIGHT
 from hanse.features.services.records import (
     allowed_annotations,
     allowed_labels,
@@ -11,7 +12,7 @@ from hanse.features.services.records import (
 from hanse.model.affinity import FORMAT, parse_affinity
 from hanse.model.conditions import Condition, condition, find_condition
 from hanse.model.kinds.core import Service
-from hanse.model.kinds.multicluster import ServiceExport
+from hanse.model.kinds.multicluster import ServiceExport, ServiceExportSpec
 from hanse.model.numbers import parse_number
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Snapshot
@@ -30,6 +31,9 @@ API_SERVER = ("default", "kubernetes")
 NOT_JOINED = "this cluster has not joined a broker"
 """The message of an export that nobody can publish."""
 NEVER_EXPORTED = "the API server's own Service is never exported"
+
+_FAULTY_ANNOTATION = re.compile(rf"(?:^|; )annotation ({re.escape(DOMAIN)}/[a-z-]+)")
+"""The annotation that a sentence of `_setting_faults` begins with."""
 
 
 def status_plan(export: ServiceExport, snapshot: Snapshot, conditions: Sequence[Condition]) -> Plan:
@@ -57,7 +61,7 @@ def settings_conditions(export: ServiceExport, joined: frozenset[str] | None) ->
 
 def _setting_faults(export: ServiceExport, joined: frozenset[str] | None) -> Iterator[str]:
     """A sentence for each annotation or exported label that is ignored, or for unknown clusters."""
-    annotations, spec = export.metadata.annotations, export.spec
+    annotations = export.metadata.annotations
     yield from _unknown_clusters(annotations.get(TO_CLUSTERS, ""), joined)
     for name, most in ((WEIGHT, MOST_WEIGHT), (PRIORITY, MOST_PRIORITY)):
         value = annotations.get(name, "")
@@ -69,6 +73,21 @@ def _setting_faults(export: ServiceExport, joined: frozenset[str] | None) -> Ite
         yield f"annotation {AFFINITY}: {affinity[:40]!r} is not {FORMAT}; it is ignored"
     if TO_CLUSTERS in annotations and not annotations[TO_CLUSTERS].strip(", "):
         yield f"annotation {TO_CLUSTERS} names no cluster; it is ignored"
+    for field, left in excluded_metadata(export.spec):
+        shown = ", ".join(name[:60] for name in left[:3])
+        yield f"{field}: {shown} cannot stand on imports; it is left out"
+
+
+def faulty_annotations(message: str) -> list[str]:
+    """The annotations of an export that a message of SettingsValid is about."""
+    return _FAULTY_ANNOTATION.findall(message)
+
+
+def excluded_metadata(spec: ServiceExportSpec) -> Iterator[tuple[str, list[str]]]:
+    """Each field of exported labels and annotations that has some that imports do not get.
+
+    With their names, sorted.
+    """
     for field, given, allowed in (
         ("exportedLabels", spec.exported_labels, allowed_labels(spec.exported_labels)),
         (
@@ -78,12 +97,11 @@ def _setting_faults(export: ServiceExport, joined: frozenset[str] | None) -> Ite
         ),
     ):
         if left := sorted(given.keys() - allowed.keys()):
-            shown = ", ".join(name[:60] for name in left[:3])
-            yield f"{field}: {shown} cannot stand on imports; it is left out"
+            yield field, left
 
 
 def _unknown_clusters(named: str, joined: frozenset[str] | None) -> Iterator[str]:
-    """The fault of naming clusters that have not joined: none of them imports the service."""
+    """One message for clusters in `to-clusters` that have not joined; none if `joined` is None."""
     unknown = [c for c in parse_cluster_list(named) if joined is not None and c not in joined]
     if unknown:
         shown, known = (

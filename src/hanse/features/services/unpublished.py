@@ -29,7 +29,10 @@ def is_unpublished(
 
 
 def succeeds_others(key: Key, snapshot: Snapshot, records: Iterable[ExportRecord]) -> bool:
-    """Whether this cluster has an export that did not fail, and no other is exported to it."""
+    """Whether this cluster's export did not fail, and none of the records is for this cluster.
+
+    False without an export.
+    """
     here = snapshot.local
     export = snapshot.get(here, ServiceExport, key.name, key.namespace)
     if export is None or any(r.is_for(here) for r in records):

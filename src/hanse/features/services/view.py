@@ -225,7 +225,10 @@ def _best_slices(
     exporters: set[ClusterId],
     snapshot: MultiClusterSnapshot,
 ) -> dict[ClusterId, tuple[EndpointSlice, ...]]:
-    """The imported slices by cluster: of exporters, and of importers until all sources are seen."""
+    """The imported slices by cluster: in exporters and the first importer, which suffice as a rule.
+
+    In further importers only until slices of all exporters are seen.
+    """
     missing = set(exporters)
     known: dict[ClusterId, tuple[EndpointSlice, ...]] = {}
     importers = [where for where in clusters if where not in exporters]

@@ -195,8 +195,8 @@ def _clusterset_ip_nodes(
 ) -> list[ZoneNode]:
     """The nodes of a service that is not headless, with its ports.
 
-    In `kep-1645` it has the import's addresses, else those of one cluster at a time; where clusters
-    have names, each has nodes of its own.
+    In `kep-1645` it has the import's addresses alone, in `lighthouse` those of one cluster at a
+    time; without any, nodes without records. Where clusters have names, each has its own.
     """
     if rules.profile == "kep-1645":
         rdatas = [
@@ -303,7 +303,10 @@ def _service_and_port_nodes(
 def _nodes_with_ports(
     name: bytes, rrsets: Sequence[RRset], ports: Sequence[Port], known: Sequence[Port], ttl: int
 ) -> list[ZoneNode]:
-    """A node with its SRV records, and a node for each named port, empty if only `known`."""
+    """A node with the RRsets and SRV records of `ports`, and a node for each named port.
+
+    A port that is only `known` has a node without records.
+    """
     if len(ports) == len(known) == 1 and ports[0] is known[0] and ports[0].port:
         return _nodes_with_port(name, rrsets, ports[0], srv_rdata(ports[0].port, name), ttl)
     numbers = [port.port for port in ports if port.port]
@@ -357,7 +360,10 @@ def _list_named_ports(ports: Sequence[Port], backends: Sequence[ClusterBackends]
 
 
 def _port_number(port: Port, served: Sequence[EndpointPort]) -> int | None:
-    """The number that a pod serves for a port of this name and protocol; else the port's own."""
+    """The number that a pod serves for a port of this name and protocol; else the port's own.
+
+    None if that has no number.
+    """
     for own in served:
         if own.name == port.name and own.protocol == port.protocol:
             return own.port
