@@ -5,13 +5,16 @@ from ipaddress import ip_network
 import pytest
 
 from hanse import app
-from hanse.features.networks.admission_policies import (
-    AddressPool,
-    address_pool_policy,
-    tenant_admission_policies,
-)
+from hanse.features.networks.admission_policies import tenant_admission_policies
+from hanse.features.networks.kube_ovn import SWITCH
 from hanse.features.networks.names import NetworkName
 from hanse.features.networks.options import NetworksOptions
+from hanse.features.networks.pool_policies import (
+    AddressPool,
+    ProviderSubnets,
+    address_pool_policy,
+    subnet_policy,
+)
 from hanse.features.services import manifests
 from hanse.features.statefulsets.admission_policies import (
     annotation_policy,
@@ -27,6 +30,7 @@ NOT_CARRIED: frozenset[str] = frozenset()
 
 
 _POOL = AddressPool(NetworkName("acme", "own"), (ip_network("10.92.0.0/27"),), ("shop",))
+_SUBNETS = ProviderSubnets(NetworkName("acme", "ovn"), ("acme-ovn-front", "acme-ovn-back"))
 
 
 def our_policies() -> list[Wire]:
@@ -40,6 +44,7 @@ def our_policies() -> list[Wire]:
     networks = (
         *tenant_admission_policies(NetworksOptions()),
         *address_pool_policy([_POOL]),
+        *subnet_policy([_SUBNETS], SWITCH, NetworksOptions()),
     )
     everything = [*(one.wire for one in broker), *(to_wire(one) for one in networks)]
     return [one for one in everything if one["kind"] == "ValidatingAdmissionPolicy"]

@@ -69,6 +69,7 @@ WEB = Pod(
         annotations={"arktos.futurewei.com/cni-args": "IPV4=10.0.0.5"},
     )
 )
+FLAT = Network(metadata=Meta(name="acme.default"), spec=NetworkSpec(type="flat", tenant="acme"))
 ARGS = "K8S_POD_NAMESPACE=pods;K8S_POD_NAME=web;K8S_POD_UID=u1"
 
 
@@ -110,7 +111,7 @@ class Node:
     def __init__(self, folder: Path) -> None:
         self.rules = RecordedRules()
         self.pods: dict[str, Pod] = {"web": WEB}
-        self.network: Network | None = None
+        self.network: Network | None = FLAT
         self.reachable = True
         self.folder = folder
         for name in ("config", "plugins", "sys/class/net/br0/bridge", LINK):
@@ -228,6 +229,23 @@ async def test_a_pod_of_a_vpc_does_not_start_without_the_arguments_of_its_vpc(no
         assert (await node.call("ADD"))[0] == 0
         node.pods["web"] = WEB
         assert (await node.call("DEL"))[0] == 0
+
+
+async def test_a_pod_in_no_network_cannot_take_an_address_or_vpc_by_its_annotation(
+    node: Node,
+) -> None:
+    """In a namespace of no tenant anybody may annotate it."""
+    node.network = None
+    async with node.guarded():
+        status, answer = await node.call("ADD")
+        assert (status, answer["code"]) == (1, 11)
+        assert "pod pods/web is in no network; remove its annotation" in answer["msg"]
+        assert not (node.folders.plugins / "bridge.ADD.args").exists()
+        assert (await node.call("DEL"))[0] == 0
+        assert "IPV4" not in node.delegated("DEL", "args")
+
+        node.pods["web"] = replace(WEB, metadata=replace(WEB.metadata, annotations={}))
+        assert (await node.call("ADD"))[0] == 0
 
 
 async def test_the_interfaces_of_pods_are_known_while_they_are_attached(node: Node) -> None:

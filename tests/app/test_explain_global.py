@@ -36,6 +36,14 @@ def member(name: str, address: str, **more: Any) -> GlobalMember:
     return GlobalMember(cluster=name, address=address, **more)
 
 
+def test_members_of_which_none_has_a_weight_share_the_answers_equally() -> None:
+    members = [member(name, f"10.0.0.{n}", weight=0) for n, name in enumerate(("lubeck", "oslo"))]
+
+    explanation = explain(f"{HOST}.", RecordType.A, VIEW, observed(*members))
+
+    assert explanation.records == (ExplainedRecord("10.0.0.0", 50), ExplainedRecord("10.0.0.1", 50))
+
+
 def test_weights_priorities_and_excluded_clusters_are_shown() -> None:
     explanation = explain(
         f"{HOST}.",

@@ -16,7 +16,7 @@ from hanse.model.write_rules import (
     BOUND_TOKEN,
     METADATA,
     FeatureAccess,
-    UndeclaredWrite,
+    MissingWriteRule,
     WriteRule,
     granted_rules,
     undeclared_writes,
@@ -78,7 +78,7 @@ _WATCHED = {watch.kind.kind for watch in ACCESS[0].watches if watch.writes}
 def test_a_write_without_a_rule_generates_no_role(rule: WriteRule) -> None:
     rest = tuple(one for one in ACCESS[0].rules if one != rule)
 
-    with pytest.raises(UndeclaredWrite, match=rule.resource):
+    with pytest.raises(MissingWriteRule, match=rule.resource):
         granted_rules(replace(ACCESS[0], rules=rest), Role.BROKER, placed={}, name="")
 
 

@@ -3,10 +3,11 @@
 import base64
 from pathlib import Path
 
+import pytest
 import yaml
 
 from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint
-from hanse.local.kubeconfig import Context, write_kubeconfig
+from hanse.local.kubeconfig import Context, write_kubeconfig, write_private_file
 
 LUBECK = Context(
     "lubeck",
@@ -51,3 +52,14 @@ def test_a_kubeconfig_is_readable_by_its_owner_alone_even_over_an_open_one(tmp_p
 
     assert path.stat().st_mode & 0o777 == 0o600
     assert [found.name for found in tmp_path.iterdir()] == ["kubeconfig"]
+
+
+@pytest.mark.parametrize("folder", ["missing", "taken"])
+def test_a_file_that_cannot_be_created_is_named_itself(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "taken").write_text("a file")
+    path = tmp_path / folder / "kubeconfig"
+
+    with pytest.raises(OSError, match="kubeconfig") as failed:
+        write_private_file(path, b"")
+
+    assert failed.value.filename == str(path)

@@ -29,6 +29,8 @@ class AviServer:
         self.leads = True
         self.failures: list[tuple[int, dict[str, str]]] = []
         """Answers to give to the next writes instead of doing them."""
+        self.page = ""
+        """HTML to answer with to requests for objects, as a proxy in front of a controller does."""
         self.authority = CertificateAuthority.create("controller")
         self.port = 0
         self._numbers = count(1)
@@ -101,6 +103,8 @@ class AviServer:
     async def _collection(self, request: web.Request) -> web.Response:
         if refusal := self._refusal(request):
             return refusal
+        if self.page:
+            return web.Response(text=self.page, content_type="text/html")
         kind = request.match_info["kind"]
         if request.method == "POST":
             return self._create(kind, await request.json())

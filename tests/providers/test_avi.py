@@ -146,6 +146,14 @@ async def test_the_controller_says_how_long_to_wait(avi: AviServer) -> None:
     assert raised.value.retry_after == timedelta(seconds=7)
 
 
+async def test_a_page_of_a_proxy_is_no_answer_of_the_controller(avi: AviServer) -> None:
+    avi.page = "<html>maintenance</html>"
+
+    async with client_of(avi) as system:
+        with pytest.raises(Unreachable, match="not JSON"):
+            await system.list(AviGslbService)
+
+
 async def test_without_a_controller_nothing_is_asked() -> None:
     system = AviController(lambda: NoController("this cluster does not lead"))
 

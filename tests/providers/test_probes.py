@@ -2,10 +2,13 @@
 
 import asyncio
 import resource
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from errno import EAFNOSUPPORT
+from os import strerror
 from random import Random
 from typing import Literal, cast
 
@@ -18,6 +21,7 @@ from hanse.kube.server_tls import server_context
 from hanse.model.plan import Key
 from hanse.model.probes import Probe, ProbeDetails, ProbePolicy, ProbeTarget, TargetHealth
 from hanse.model.snapshot import Change, FactChange, Snapshot
+from hanse.providers import probe_sockets
 from hanse.providers.probe_messages import grpc_failure, http_failure, http_request
 from hanse.providers.probe_sockets import SocketProbe
 from hanse.providers.probes import Prober, forbidden_reason
@@ -335,17 +339,25 @@ async def tried(
 Reply = Callable[[bytes], bytes]
 
 
+class Connections:
+    """The connections of a server."""
+
+    all = 0
+    open = 0
+
+
 @asynccontextmanager
 async def server(
     reply: Reply, context: ssl.SSLContext | None = None
-) -> AsyncIterator[tuple[int, list[bytes], list[int]]]:
+) -> AsyncIterator[tuple[int, list[bytes], Connections]]:
     """A server that answers each request as told: its port, the requests, its connections."""
     asked: list[bytes] = []
-    connections = [0]
+    connections = Connections()
     writers: list[asyncio.StreamWriter] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connections[0] += 1
+        connections.all += 1
+        connections.open += 1
         writers.append(writer)
         try:
             while True:
@@ -355,6 +367,8 @@ async def server(
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
+        finally:
+            connections.open -= 1
 
     made = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
     try:
@@ -495,9 +509,76 @@ async def test_https_keeps_its_connection_and_finds_another_when_it_is_gone() ->
         target = ProbeTarget("HTTPS", "127.0.0.1", port, "shop.example.org", "/")
         for _ in range(3):
             assert await tried(target, sockets=sockets) == ""
-        assert (len(asked), connections) == (3, [1])
+        assert (len(asked), connections.all) == (3, 1)
 
     assert await tried(target, sockets=sockets) != ""
+    await sockets.close()
+
+
+@pytest.mark.anyio
+async def test_a_server_that_sends_without_being_asked_is_not_kept() -> None:
+    def reply(request: bytes) -> bytes:
+        return answer(200)(request) + b"x" * 10_000
+
+    sockets = SocketProbe()
+    async with server(reply, shop_context()) as (port, _, connections):
+        target = ProbeTarget("HTTPS", "127.0.0.1", port, "shop", "/")
+        assert await tried(target, sockets=sockets) == ""
+        while connections.open:  # noqa: ASYNC110 - the server's side
+            await asyncio.sleep(0.01)
+        assert await tried(target, sockets=sockets) == ""
+
+        assert connections.all == 2
+    await sockets.close()
+
+
+def shop_context() -> ssl.SSLContext:
+    return server_context(CertificateAuthority.create("probe").server("shop", ("127.0.0.1",)))
+
+
+@pytest.mark.anyio
+async def test_connections_that_are_closed_leave_room_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(probe_sockets, "MAX_KEPT_ALIVE", 1)
+    sockets, context = SocketProbe(), shop_context()
+    async with server(answer(200), context) as (port, _, _):
+        assert await tried(ProbeTarget("HTTPS", "127.0.0.1", port, "shop"), sockets=sockets) == ""
+    async with server(answer(200), context) as (port, _, connections):
+        for _ in range(3):
+            target = ProbeTarget("HTTPS", "127.0.0.1", port, "shop")
+            assert await tried(target, sockets=sockets) == ""
+
+        assert connections.all == 1
+    await sockets.close()
+
+
+@pytest.mark.anyio
+async def test_connections_of_targets_that_are_no_longer_probed_are_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(probe_sockets, "KEPT_FOR", timedelta(milliseconds=10))
+    sockets = SocketProbe()
+    async with server(answer(200), shop_context()) as (port, _, connections):
+        target = ProbeTarget("HTTPS", "127.0.0.1", port, "shop")
+        assert await tried(target, sockets=sockets) == ""
+        async with asyncio.timeout(5):
+            while connections.open:  # noqa: ASYNC110 - the server's state
+                await asyncio.sleep(0.01)
+    await sockets.close()
+
+
+@pytest.mark.anyio
+async def test_a_probe_beside_one_that_still_runs_leaves_no_connection_open() -> None:
+    sockets = SocketProbe()
+    async with server(answer(200), shop_context()) as (port, _, connections):
+        target = ProbeTarget("HTTPS", "127.0.0.1", port, "shop")
+        for _ in range(3):
+            both = await asyncio.gather(*(tried(target, sockets=sockets) for _ in range(2)))
+            assert both == ["", ""]
+        async with asyncio.timeout(5):
+            while connections.open > 1:  # noqa: ASYNC110 - the server's state
+                await asyncio.sleep(0.01)
     await sockets.close()
 
 
@@ -525,6 +606,20 @@ async def test_our_own_shortage_of_sockets_says_nothing_about_a_target(
         await sockets.close()
 
     assert heard == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", ["TCP", "HTTPS"])
+async def test_an_address_of_a_family_that_this_host_lacks_is_down(
+    kind: Literal["TCP", "HTTPS"],
+) -> None:
+    def refuse(_: int, __: int) -> socket.socket:
+        raise OSError(EAFNOSUPPORT, strerror(EAFNOSUPPORT))
+
+    sockets = SocketProbe(refuse)
+
+    assert await tried(ProbeTarget(kind, "fd00::1", 80), sockets=sockets) == strerror(EAFNOSUPPORT)
+    await sockets.close()
 
 
 def test_a_path_cannot_break_out_of_its_line() -> None:

@@ -347,7 +347,8 @@ class Agent:
     def _may_renew(self) -> bool:
         """Whether the heartbeat Lease may be renewed: this replica is active, and not refused.
 
-        Also, the ClusterMembers of the broker must have been listed, as far as they are watched.
+        Also, it has not left, and the broker's ClusterMembers are listed; if they are not watched,
+        no broker is still to be read.
         """
         if not self._is_member() or self.reconciler.refused:
             return False
@@ -361,9 +362,9 @@ class Agent:
         return clusterset_spec(self.reconciler.snapshot(), BROKER).lease_duration
 
     def _on_change(self, change: Change) -> None:
-        """Renew the heartbeat when its duration may have changed: others read it in our Lease.
+        """Have the heartbeat Lease renewed soon after any change of a ClusterSet.
 
-        Also when the ClusterSet is seen again after this cluster has joined once more.
+        The ClusterSet sets its duration, and is seen again after this cluster has joined anew.
         """
         is_cluster_set = isinstance(change, ObjectChange) and isinstance(change.object, ClusterSet)
         if is_cluster_set and self._heartbeat is not None:
@@ -387,7 +388,10 @@ class Agent:
             informers.put_fact(AssignedSlot(informers.local, PoolSlot(number, len(SLOT_LEASES))))
 
     def _set_active(self, active: bool) -> None:
-        """Activate or deactivate the reconciler; connections, probes and heartbeat run again."""
+        """Activate or deactivate the reconciler, and have connections, probes and heartbeat follow.
+
+        They are enqueued, also if the reconciler was so before.
+        """
         if active and not self.reconciler.active:
             self.reconciler.activate()
         elif not active and self.reconciler.active:

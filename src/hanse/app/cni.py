@@ -130,10 +130,10 @@ class NodePlugin:
                 self.on_attached()
 
     def refresh(self) -> None:
-        """Write what is missing: the rules, the plugin, the configuration as others left it.
+        """Write what is missing: the rules of ports, then the plugin and its configuration.
 
-        Without the rules, pods are not attached by the plugin: they would not start. Sets `problem`
-        to a failure, which is not raised, and updates `unchecked`.
+        If the rules cannot be written, the plugin is not installed: pods would not start. Sets
+        `problem` to a failure, which is not raised, or to empty, and updates `unchecked`.
         """
         try:
             if self._outdated or not self._is_in_place():
@@ -160,7 +160,8 @@ class NodePlugin:
     def _install(self) -> None:
         """Write the script, and a configuration that wraps the node's first one by name.
 
-        Raises `CniError`, also without one, and `OSError`; removes ours from an earlier folder.
+        Ours is removed from an earlier folder, and if there is none to wrap. Raises `CniError`
+        then, and if a file of others is in its place or comes before it, and `OSError`.
         """
         folders = self._folders
         before = installed_folders(folders.state)
@@ -203,7 +204,7 @@ class NodePlugin:
         write_file(folder / "delegate", msgspec.json.encode(config.delegate), mode=0o600)
 
     async def _answer(self, name: str, step: str) -> None:
-        """Write the answer to one question into the pipe of its call; failures are only logged."""
+        """Decide one question, and write the answer into its call's pipe; failures are logged."""
         call = self._folders.state / name
         try:
             values = (call / "environment").read_text().splitlines()
@@ -221,7 +222,8 @@ class NodePlugin:
         """What the caller shall do next: `run` the delegate, or end as `done` or `failed`.
 
         At step `begin` the delegate runs; after it the pod is attached. A VERSION is done at once.
-        The particulars are written to the folder of its call; a failure is logged.
+        The particulars are written to the folder of its call; a failure is logged. Raises `OSError`
+        if its files cannot be read.
         """
         version = "0.4.0"
         try:
@@ -261,7 +263,8 @@ class NodePlugin:
     async def _cni_args(self, ref: PodRef, command: str) -> str:
         """The CNI arguments of a pod, which is read within READ_SECONDS.
 
-        One that cannot be read has none for DEL, and raises `CniError` for other commands.
+        One that cannot be read has none for DEL, and raises `CniError` for other commands; so does
+        one whose port is not prepared for ADD.
         """
         try:
             async with asyncio.timeout(READ_SECONDS):
@@ -273,7 +276,8 @@ class NodePlugin:
     def _attach(self, call: Path, environment: dict[str, str]) -> None:
         """Copy the files of a call to its attachment's folder, and write the rules of its port.
 
-        Raises `CniError` or `NftablesError`.
+        Adds it to `attachments`, and calls `on_attached` if they changed. Raises `CniError`,
+        `NftablesError`, or `OSError` or `DecodeError` for files of the call.
         """
         result = decode_json((call / "result").read_bytes(), type=dict[str, Any])
         name = _attachment_name(environment)
@@ -304,8 +308,8 @@ class NodePlugin:
     def _change_port(self, attachment: str, port: PodPort | None) -> None:
         """Replace the nftables rules of an attachment's port, or remove them (None).
 
-        Raises `NftablesError`. Where the rules are not as expected, as somebody flushed them, all
-        are written anew.
+        Other attachments of the same interface are forgotten. Raises `NftablesError`. Where the
+        rules are not as expected, as somebody flushed them, all are written anew.
         """
         gone = {n for n, p in self._ports.items() if port and p.interface == port.interface}
         gone |= {attachment} & self._ports.keys()
@@ -330,7 +334,7 @@ class NodePlugin:
         self._outdated = False
 
     def _forget_port(self, attachment: str) -> None:
-        """Forget an attachment and remove the rules of its port; a refusal of that is logged."""
+        """Forget an attachment and remove the rules of its port; a failure is logged."""
         if self.attachments.drop(attachment):
             self.on_attached()
         try:

@@ -42,10 +42,10 @@ class Attachments:
                 continue
 
     def add(self, folder: str) -> bool:
-        """Read one attachment; whether it is another than before.
+        """Read one attachment from its folder, and return whether it differs from the one known.
 
-        It replaces others of the same interface. Raises `OSError` or `DecodeError` if its files
-        cannot be read.
+        It replaces others of the same interface; one without a pod or interface is forgotten.
+        Raises `OSError` or `DecodeError` if its files cannot be read.
         """
         path, before = self._folders.state / folder, self._known.pop(folder, None)
         ref = parse_pod((path / "args").read_text())
@@ -57,11 +57,11 @@ class Attachments:
         return found != before
 
     def drop(self, folder: str) -> bool:
-        """Forget an attachment; whether there was one."""
+        """Forget an attachment, and return whether there was one."""
         return self._known.pop(folder, None) is not None
 
     def refresh(self) -> bool:
-        """Look again at the bridges and VRFs of all interfaces; whether any has changed.
+        """Read the bridges and VRFs of all interfaces again, and return whether any has changed.
 
         Those that are gone, or are bridges now, are dropped.
         """
@@ -75,9 +75,9 @@ class Attachments:
         return self._known != before
 
     def _joined(self, interface: str) -> tuple[str, ...] | None:
-        """The bridge of an interface, or its VRF and all of that; None if it is no pod's.
+        """The bridge of an interface, or its VRF and the other interfaces of that; empty for none.
 
-        No pod's are bridges, and what is not there.
+        None if the interface does not exist, or is a bridge itself: then it is no pod's.
         """
         links = self._folders.system / "sys/class/net"
         if not (links / interface).exists() or (links / interface / "bridge").is_dir():

@@ -101,7 +101,10 @@ async def remove_plugin(places: Iterable[CniFolders], rules: Commands) -> None:
 
 
 def _remove_files(folders: CniFolders) -> None:
-    """Remove the script and the state; what pods that run need to end stays, which is logged."""
+    """Remove our script and the state of the plugin.
+
+    While pods that it attached run, the script and what their end needs stay, which is logged.
+    """
     found = list(folders.state.iterdir()) if folders.state.is_dir() else []
     running = {path for path in found if _is_attached(path, folders)}
     kept = running | {folders.state / name for name in (_REMEMBERED, "fallback") if running}

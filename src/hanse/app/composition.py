@@ -93,7 +93,7 @@ def features(options: Options = Options()) -> tuple[Feature, ...]:  # noqa: B008
 
 
 def publishing_features(options: Options) -> tuple[Feature, ...]:
-    """The publishing feature over every zone source, if publishing is configured."""
+    """The publishing feature over every zone source; empty unless publishing is configured."""
     chosen = options.publishing
     if not chosen.wanted:
         return ()

@@ -46,6 +46,7 @@ class Dashboard:
         name = agent.settings.cluster
 
         def on_change(change: Change) -> None:
+            """Pass a change of this agent on to the live updates, which push it to the page."""
             self._updates.on_change(name, change)
 
         self._agents[name] = agent

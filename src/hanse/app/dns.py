@@ -236,7 +236,7 @@ class LocalDns:
         return tuple(name for name in dict.fromkeys(names) if name != CLUSTER_DOMAIN)
 
     def watches_for(self, cluster: str) -> tuple[Watch, ...]:
-        """The watches that an agent needs for the views that it feeds, also later ones."""
+        """The watches of an agent for the views that it feeds, also those of later Networks."""
         views = (*self._views_of(cluster), CLUSTERLESS_VIEW)
         sources = [source for view in views for source in self._sources[view]]
         return (*(watch for source in sources for watch in source.watches), *watches())
@@ -260,11 +260,15 @@ class LocalDns:
             yield
 
     async def _follow_networks(self, agent: "Agent") -> None:
-        """Add views for networks that are created while this runs, until it is cancelled."""
+        """Add views for Networks without one, also later ones, and feed them from the agent.
+
+        Never returns; when it is cancelled, the agent feeds them no longer.
+        """
         changed = asyncio.Event()
         changed.set()
 
         def on_change(change: Change) -> None:
+            """Have views added after a Network was created or changed; deletions are ignored."""
             if isinstance(change, ObjectChange) and isinstance(change.after, Network):
                 changed.set()
 
@@ -306,7 +310,7 @@ class LocalDns:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Serve until the block ends, with SERVFAIL until an agent feeds a view.
+        """Serve until the block ends, and close the sockets; SERVFAIL until an agent feeds a view.
 
         The block starts while the workers do: `wait_applied` waits for them.
         """
@@ -329,8 +333,10 @@ class LocalDns:
 
 
 def _local_sources(view: View, external_zone: str) -> tuple[ZoneSource, ...]:
-    """The zones of a view: beside the common ones, a cluster's own Services, or for clients
-    outside what is published for ExternalDNS, which does not run here."""
+    """The zone sources of a view: those of features, and a cluster's own Services.
+
+    For clients outside of clusters, the DNSEndpoints for ExternalDNS instead of own Services.
+    """
     own = ClusterZone(view) if view.local else DnsEndpointZone(view, external_zone)
     return (*zone_sources(view), own)
 

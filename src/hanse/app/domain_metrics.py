@@ -105,7 +105,10 @@ def _gauge(
 
 
 def _lease_ages(snapshot: MultiClusterSnapshot) -> Iterator[tuple[Labels, float]]:
-    """Seconds since the renewTime of each member's Lease on a broker, labelled by the member."""
+    """Seconds since the renewTime of each member's Lease on a broker, labelled by the member.
+
+    One without a readable renewTime is left out.
+    """
     members = set(snapshot.members)
     for broker in snapshot.clusters_with_role(Role.BROKER):
         for lease in snapshot.all(broker, Lease):

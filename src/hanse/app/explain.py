@@ -50,6 +50,7 @@ from hanse.model.naming import ZONE
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Key
 from hanse.model.snapshot import Snapshot, Watch
+from hanse.model.weights import effective_weights
 
 
 class ExplainedRecord(Struct, frozen=True, rename="camel"):
@@ -147,8 +148,8 @@ def parse_service_name(name: bytes, view: View) -> ServiceQuestion | None:
 def explain(name: str, rtype: int, view: View, snapshot: Snapshot) -> Explanation:
     """What a view answers to a question and why, computed from a snapshot; no query is sent.
 
-    The zone data are compiled as in the server: REFUSED outside its zones, SERVFAIL until all is
-    listed.
+    The zone data are compiled as in the server: REFUSED outside its zones, and for ANY and zone
+    transfers; SERVFAIL for names of services until all is listed.
     """
     wire = wire_name(name)
     global_host = global_service(name, snapshot)
@@ -205,7 +206,10 @@ def _without_port_labels(name: bytes) -> bytes:
 def _explain_global(
     service: GlobalService, rtype: int, view: View, snapshot: Snapshot
 ) -> Explanation:
-    """Explain the answer of a global host; the code is SILENCE if queries are dropped."""
+    """Explain the answer of a global host: NOERROR, or NODATA without a record of the type.
+
+    The code is SILENCE if queries are dropped.
+    """
     found = global_rrset(service, rtype, view, snapshot)
     silent = found is not None and found.selection is not None and found.selection.silent
     code = "SILENCE" if silent else "NOERROR" if found is not None else "NODATA"
@@ -229,7 +233,10 @@ def _explain_outside(
 
 
 def _explain_unknown_host(name: str, zone: str, snapshot: Snapshot) -> Explanation:
-    """Explain a name in a global zone that is not a host; it may have hosts below it."""
+    """Explain a name in a global zone that is no host: NXDOMAIN.
+
+    NODATA if it is the zone itself, or has hosts below it.
+    """
     host = name.lower().removesuffix(".")
     between = any(
         s.spec.host.endswith(f".{host}") for s in snapshot.all(snapshot.local, GlobalService)
@@ -241,10 +248,11 @@ def _explain_unknown_host(name: str, zone: str, snapshot: Snapshot) -> Explanati
 
 def explained_records(rrset: RRset) -> tuple[ExplainedRecord, ...]:
     """The records of an RRset, each with the percentage of responses that have it."""
-    total = sum(variant.weight for variant in rrset.variants)
+    weights = effective_weights([variant.weight for variant in rrset.variants])
+    total = sum(weights)
     return tuple(
-        ExplainedRecord(value, round(100 * variant.weight / total))
-        for variant in rrset.variants
+        ExplainedRecord(value, round(100 * weight / total))
+        for variant, weight in zip(rrset.variants, weights, strict=True)
         for value in _values(variant.body)
     )
 

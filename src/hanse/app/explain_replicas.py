@@ -30,7 +30,7 @@ class ReplicaQuestion(Struct, frozen=True):
 
 
 def parse_replica_name(name: str, options: StatefulSetOptions) -> ReplicaQuestion | None:
-    """Parse `[NAMES.]NAMESPACE[.FEDERATION].svc.ZONE`; None for a name of another form."""
+    """Parse `NAMES.NAMESPACE[.FEDERATION].svc.ZONE`, with one name or more; None for others."""
     wire, zone = wire_name(name), wire_name(options.zone)
     if not is_subdomain(wire, zone):
         return None
@@ -53,7 +53,8 @@ def explain_replica(
 ) -> Explanation:
     """What a view answers to a question about replicas, and why; no query is sent.
 
-    SERVFAIL for a set whose shares were written by a newer agent.
+    REFUSED for ANY and zone transfers, SERVFAIL for a set whose shares were written by a newer
+    agent.
     """
     if rtype in (RecordType.ANY, RecordType.AXFR, RecordType.IXFR):
         return Explanation("REFUSED", (), "questions for everything are refused")

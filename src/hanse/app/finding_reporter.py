@@ -73,7 +73,7 @@ class FindingReporter:
             yield EventRequest(self._target(one), f"{one.code}Resolved", one.summary, "Normal")
 
     def _target(self, one: Finding) -> ClusterObjectRef:
-        """What a finding's Event is about: its subject, or our namespace if that is elsewhere."""
+        """What a finding's Event is about: its subject, or our namespace if that is not known."""
         local = self._reconciler.informers.local
         subject = one.subject
         if subject.cluster in ("", local):

@@ -62,7 +62,10 @@ class Rules(Protocol):
     """Where rules are applied: all commands of a call, or none."""
 
     def run(self, commands: str) -> str:
-        """Run nftables commands as one transaction, and return their output."""
+        """Run nftables commands as one transaction, and return their output.
+
+        Raises `NftablesError`.
+        """
         ...
 
     def change(self, table: str, changes: Sequence[ElementChange]) -> None:
@@ -96,7 +99,7 @@ class Guard:
         snapshot: Callable[[], Snapshot],
         bypass: Callable[[], str] = bridge_bypass,
     ) -> None:
-        """Guard by rules; `bypass` tells why some packets do not pass them, if so."""
+        """No rule is written until `run`; `bypass` says why packets bypass them, "" if none do."""
         self.metrics = GuardMetrics()
         self._settings = settings
         self._rules = rules
@@ -140,9 +143,9 @@ class Guard:
         return RulesState.HOLD if follows else RulesState.OLD
 
     def on_change(self, change: Change, *, listed: bool = False) -> None:  # noqa: ARG002 - the informers' signature
-        """Mark the addresses of a changed pod, or the facts of another object, and wake `run`.
+        """Mark the addresses of a changed pod, or that cluster facts changed, and wake `run`.
 
-        Facts, and objects that do not concern the rules, are ignored.
+        Changes of no object, and of objects that do not concern the rules, are ignored.
         """
         if not isinstance(change, ObjectChange):
             return

@@ -57,8 +57,8 @@ class _DaemonSet(Struct):
 async def find_end(credentials: Credentials, namespace: str, daemonset: str) -> GuardEnd:
     """Whether another guard follows this one, by its DaemonSet; RESTART if that cannot be read.
 
-    With an installation the guard's account goes, too: when the server does not know the account
-    several times in a row, that is what has happened.
+    GONE also if the server does not know the guard's account several times in a row: that goes with
+    an installation. While the server answers 401 or 403, it is asked up to `GONE_TRIES` times.
     """
     path = f"/apis/apps/v1/namespaces/{namespace}/daemonsets/{daemonset}"
     transport, unknown = HttpTransport(credentials), 0

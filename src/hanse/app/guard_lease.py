@@ -132,7 +132,7 @@ class GuardLease:
                     await self._delete()
 
     async def _renew(self) -> None:
-        """Create or patch the Lease with the current time as renewTime; acquire time and rest stay.
+        """Create or patch the Lease with `boot` as holder and now as renewTime; acquireTime stays.
 
         Raises `KubeError`. Sets when the next renewal is due, and until when the Lease counts.
         """
@@ -159,7 +159,7 @@ class GuardLease:
         self._due = started + RENEWAL_SECONDS
 
     def _owned(self, spec: LeaseSpec) -> Lease:
-        """The Lease to create, owned by its Node, so that it goes with it, if that is known."""
+        """The Lease to create, owned by its Node, if that is known: it is deleted with it."""
         snapshot, lease = self._snapshot(), new_lease(GUARDS_NAMESPACE, self._node, spec)
         node = snapshot.get(snapshot.local, Node, self._node)
         if node is None:

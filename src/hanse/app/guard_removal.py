@@ -35,7 +35,7 @@ async def remove_rules(cni: CniFolders | None) -> None:
 async def remove_all(cni: CniFolders | None, opened: Callable[[], Commands]) -> None:
     """Delete our CNI configuration, then the rules, and then the CNI plugin with its state.
 
-    The first is done whatever nftables answers. Raises `NftablesError`.
+    The first is done whatever nftables answers. Raises `NftablesError` or `OSError`.
     """
     places = all_folders(cni, installed_folders())
     await give_back_config(places)

@@ -25,9 +25,9 @@ def following_log_level(reconciler: Reconciler) -> Iterator[None]:
     initial = logging.getLogger().level
 
     def on_change(change: Change) -> None:
-        """Set the root log level to that of a changed GSLBConfig; of an invalid one, the initial.
+        """Set the root log level to that of a changed GSLBConfig.
 
-        A start at DEBUG keeps its level.
+        If that is invalid, gone or says INFO, the initial one. A start at DEBUG keeps its level.
         """
         if isinstance(change, ObjectChange) and isinstance(change.object, GSLBConfig):
             config = read_configuration(reconciler.snapshot())

@@ -98,7 +98,7 @@ class NameServer:
             self._cache.note_change()
 
     def _concerns_hosts(self, change: Change) -> bool:
-        """Whether a change was of known hosts or of a target's health, which the cache keeps."""
+        """Whether known hosts changed since the last call, or a target's health by this change."""
         before, self._known_changes = self._known_changes, sum(z.known.changes for z in self._zones)
         if before != self._known_changes:
             return True
@@ -141,7 +141,7 @@ def _is_config(change: Change) -> bool:
 
 
 def server_addresses(urls: Iterable[str]) -> frozenset[str]:
-    """The addresses of API servers by URL, resolved now, but for loopback; none if unknown."""
+    """The addresses of API servers by URL, resolved now, but for loopback and unknown hosts."""
     found: set[str] = set()
     for url in urls:
         host = urlsplit(url).hostname or ""

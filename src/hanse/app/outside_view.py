@@ -38,6 +38,7 @@ class OutsideView:
         cluster = agent.settings.cluster
 
         def on_change(change: Change) -> None:
+            """Choose the agent that feeds anew when the `ClusterState` of a cluster changes."""
             if isinstance(change, FactChange) and isinstance(change.fact, ClusterState):
                 self._choose()
 

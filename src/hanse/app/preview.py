@@ -81,7 +81,10 @@ async def previewing(
 
 
 def _supervise(reconciler: Reconciler, fleet: PreviewedFleet) -> None:
-    """Connect a supervisor's reconciler to its members, as leader of those that its agent leads."""
+    """Connect a supervisor's reconciler to its members, as leader of those that its agent leads.
+
+    Its own cluster only gets the roles. Puts the `Leadership` of each by its Lease.
+    """
     local = reconciler.informers.local
     for member in fleet.supervised.get(local, ()):
         lease = fleet.leases[member]

@@ -69,12 +69,12 @@ class TenantServices:
         return self._services.keys_in(spaces, snapshot)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """Those of the keys of all services that are in the tenant's namespaces."""
+        """Those of the keys of all services that are in the tenant's namespaces, or in none."""
         found = self._services.keys_for(change, snapshot)
         return [key for key in found if self._is_in_tenant(key, snapshot)]
 
     def records_for(self, snapshot: Snapshot) -> Callable[[Key], Sequence[ZoneNode]]:
-        """A function that builds a key's nodes; none outside of the tenant's namespaces."""
+        """A function that builds a key's nodes; none for a key in a namespace of others."""
         build = self._services.records_for(snapshot)
         return lambda key: build(key) if self._is_in_tenant(key, snapshot) else ()
 
@@ -107,7 +107,7 @@ class NetworkViews:
     """Keeps a view of each flat network up to date, and which client has which."""
 
     def __init__(self, view: View, services: ServiceZone, server: ViewServer, serial: int) -> None:
-        """Serve networks with the settings of a view; `services` in their tenants' namespaces."""
+        """No network is served yet; each has the settings of `view` and its tenant's `services`."""
         self._view = view
         self._services = services
         self._server = server

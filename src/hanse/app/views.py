@@ -102,7 +102,10 @@ def _is_absent(view: View, unserved: Collection[type[Object]]) -> bool:
 
 
 def _narrowed(watch: Watch) -> Watch:
-    """A watch of less than the whole kind, for kinds in NARROWED; others are returned unchanged."""
+    """The watch in NARROWED of the same kind, if there is one and this has no labels; else this.
+
+    Of EndpointSlices also if it has labels.
+    """
     whole = watch.kind in NARROWED and (not watch.labels or watch.kind is EndpointSlice)
     return NARROWED[watch.kind] if whole else watch
 
@@ -114,11 +117,11 @@ def further_reads(
 ) -> dict[ClusterId, set[Watch]]:
     """The watches that each cluster has to list beside what was `tried`, for a complete judgement.
 
-    Others are asked for what has `failed`. They may include some of `tried`; call again after each
-    round, until nothing new is returned.
+    What `failed` in one cluster is looked for in others. They may include some of `tried`; call
+    again after each round, until nothing new is returned.
     """
     found = further_service_reads(snapshot, tried, failed)
-    for where in policies.naming_services(snapshot):
+    for where in policies.clusters_naming_services(snapshot):
         if where in found:
             found[where].add(Watch(Role.LOCAL, Service))
     return found

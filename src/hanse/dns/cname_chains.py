@@ -74,7 +74,7 @@ def resolve_chain(chain: Chain, rtype: bytes, table: Table) -> tuple[int, int, b
 
 
 def records_for(name: bytes, rtype: bytes, table: Table, *, owner: bytes) -> list[bytes]:
-    """The records of a name and type that are next in rotation, written with that owner.
+    """The records of a name and type, written with that owner; each call advances their rotation.
 
     Empty if the table has no such answer, or one that depends on the client.
     """

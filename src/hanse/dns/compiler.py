@@ -55,7 +55,7 @@ class Compiler:
 
     @property
     def due(self) -> bool:
-        """Whether keys are to be compiled, or changes, or that all is synced, are to be sent."""
+        """Whether `compile` has work: queued keys, unsent changes, or `synced` that is not sent."""
         return bool(self._queue or self._changed) or self.synced != self._sent_synced
 
     def on_change(self, change: Change, snapshot: Snapshot) -> None:
@@ -82,7 +82,10 @@ class Compiler:
         self.enqueue_all(snapshot)
 
     def enqueue_all(self, snapshot: Snapshot) -> None:
-        """Enqueue all current and former keys: at the start, or after changes were missed."""
+        """Enqueue all current and former keys: at the start, or after changes were missed.
+
+        Also updates `synced`.
+        """
         for index, source in enumerate(self.sources):
             for key in source.keys(snapshot):
                 self._enqueue((index, key))
@@ -121,7 +124,7 @@ class Compiler:
         return self._delta(nodes, tuple(removed), replace_all=False)
 
     def full_delta(self) -> Delta:
-        """All nodes compiled so far, for a worker that starts."""
+        """A delta with `replace_all` of all nodes compiled so far, for a worker that starts."""
         names = self._owners.keys() | self._children.keys()
         return self._delta([self._node_at(name) for name in names], (), replace_all=True)
 

@@ -87,7 +87,7 @@ class Forwarder:
     """Forwards UDP queries under ids of its own, and returns the responses to the clients."""
 
     def __init__(self, servers: Sequence[Address], clock: Callable[[], float]) -> None:
-        """Open `SOCKETS` sockets to each server."""
+        """Open `SOCKETS` non-blocking UDP sockets to each server."""
         self._servers = tuple(servers)
         self._clock = clock
         self._random = SystemRandom()

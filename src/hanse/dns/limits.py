@@ -22,9 +22,10 @@ class Limiter:
         self._sent: dict[bytes, int] = {}
 
     def allows(self, client: bytes) -> bool:
-        """Count a response and tell whether it may be sent; loopback is never limited.
+        """Count a response to a packed client address; False, counted in `dropped`, over the limit.
 
-        Counts are kept for each client network, and cleared every second or if there are too many.
+        Counts are kept for each client network, and cleared every second or if there are too many;
+        loopback is never limited.
         """
         network = client_network(client)
         if client == _LOOPBACK_V6 or (client[0] == _LOOPBACK and len(client) == _V4):

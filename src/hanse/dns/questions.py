@@ -83,9 +83,9 @@ def parse_question(packet: bytes) -> DnsQuestion:
 
 
 def _parse_edns(packet: bytes, at: int) -> Edns | None:
-    """The packet's OPT record, or None.
+    """The EDNS parameters of the packet's OPT record, or None without one.
 
-    Raises `MalformedMessage` for several, misplaced or cut ones.
+    Raises `MalformedMessage` for several or misplaced OPT records, and if any record is cut.
     """
     counts = [int.from_bytes(packet[n : n + 2]) for n in (6, 8, 10)]
     found: Edns | None = None
@@ -109,9 +109,9 @@ def _parse_edns(packet: bytes, at: int) -> Edns | None:
 
 
 def _parse_options(options: bytes) -> ClientSubnet | None:
-    """The client subnet in EDNS options, or None without a valid one; cut options are malformed.
+    """The client subnet in EDNS options, or None without a valid one.
 
-    Raises `MalformedMessage` then.
+    Raises `MalformedMessage` if the options are cut.
     """
     found: ClientSubnet | None = None
     at = 0

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from hanse.dns.questions import ClientSubnet
 from hanse.model.dns.records import ClientSelection, RRset
+from hanse.model.weights import effective_weights
 
 MAX_CACHED_NETWORKS = 4096
 """Client networks whose selection is cached for one name."""
@@ -112,9 +113,9 @@ class ClientSelector:
     def choose(self, client: QueryClient, regions: Regions) -> int:
         """The index of the variant for a client, by the RRset's client selection.
 
-        That of the cluster near the client by `regions`, if it has any; else, with a mask, by hash
-        of the client's network; else of all variants. Where several remain, a weighted rotation
-        that advances with each call.
+        With `near` that of the cluster near the client by `regions`, if it has any; else, with a
+        mask, by hash of the client's network; else of all variants. Where several remain, a
+        weighted rotation that advances with each call.
         """
         choice = self._choice
         if choice.near:
@@ -126,7 +127,7 @@ class ClientSelector:
         return next(self._rotation(""))
 
     def _by_hash(self, client: QueryClient) -> int:
-        """The variant by consistent hash of the client's network.
+        """The index of the variant by consistent hash of the client's network.
 
         The network has `mask` bits, of IPv6 twice as many, but no more than are known.
         """
@@ -163,7 +164,7 @@ def rendezvous_choice(key: bytes, names: Sequence[bytes], weights: Sequence[int]
     """
 
     def score(at: int) -> float:
-        """A pseudorandom score by name, key and weight; a weight below 1 counts as 1."""
+        """A pseudorandom score by name, key and weight (at least 1); the lowest is selected."""
         digest = blake2b(names[at], key=key[:64], digest_size=8).digest()
         share = (int.from_bytes(digest) + 1) / (2**64 + 2)
         return -log(share) / max(weights[at], 1)
@@ -182,7 +183,7 @@ def weighted_order(weights: tuple[int, ...]) -> tuple[int, ...]:
     Each index occurs in proportion to its weight, spread evenly; one of weight 0 never, unless all
     are 0, which counts as equal weights.
     """
-    shares = list(_reduce_weights(weights if any(weights) else (1,) * len(weights)))
+    shares = list(_reduce_weights(effective_weights(weights)))
     whole = sum(shares)
     credit = [0] * len(shares)
     order: list[int] = []

@@ -246,7 +246,7 @@ class _Worker:
     def send(self, message: bytes, *, whole: bool = False) -> None:
         """Send a command, unless the pipe is closing; a worker too far behind is killed.
 
-        The whole zone data may be of any size: a worker that is killed for it would never start.
+        With `whole` the limit grows by the message: else a large zone would kill every worker.
         """
         if whole:
             self._max_backlog += len(message)

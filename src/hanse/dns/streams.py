@@ -58,7 +58,7 @@ class TcpConnection:
     def _respond(self, answer: StreamResponder, now: float) -> None:
         """Buffer responses to whole queries in the input, and remove these from it.
 
-        It stops at a zone transfer; a malformed query sets `ended`.
+        It stops at a zone transfer; a query that must not get a response sets `ended`.
         """
         incoming = self._incoming
         at = 0

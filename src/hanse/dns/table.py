@@ -110,9 +110,10 @@ class Table:
         self._nodata: dict[tuple[bytes, int], list[Any]] = {}
 
     def apply(self, delta: Delta) -> None:
-        """Apply a delta: all names with `replace_all`, else changes.
+        """Apply a delta: all names with `replace_all`, else changes; writes SOAs with its serial.
 
-        Once a delta was synced, the table stays so.
+        Cached responses of changed names are forgotten. Once a delta was synced, the table stays
+        so.
         """
         if delta.replace_all or delta.zones != tuple(self.zones):
             self._clear_cache()
@@ -174,9 +175,9 @@ class Table:
     def cache_response(self, packet: bytes, entry: Entry, kind: int, opt: bytes, room: int) -> None:
         """Cache the responses to a query, if all of them fit into `room` bytes.
 
-        `kind` is the index into `Headers`, `opt` the OPT record of the response. Long rotations are
-        not cached. A full cache ignores further queries up to a number, then starts over: clients
-        may vary the case of names, or ask for more names than it holds.
+        `kind` is the index into `Headers`, `opt` the OPT record of the response. Rotations that are
+        long or of records are not cached. A full cache ignores further queries up to a number, then
+        starts over: clients may vary the case of names, or ask for more names than it holds.
         """
         front, body, counter, rotation, cycle_ = entry
         if rotation is not None and cycle_ is None:
@@ -317,7 +318,7 @@ def _interned(types: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _question(name: bytes, rtype: int) -> bytes:
-    """The question section of a name and type, in lower case."""
+    """The question section of a name in lower case and a type: the key in `answers`."""
     return name + rtype.to_bytes(2) + _IN
 
 

@@ -43,7 +43,7 @@ class ViewUpdater:
 
     @property
     def readiness(self) -> Readiness:
-        """Ready once workers answer from all objects: before that every query gets SERVFAIL.
+        """Ready once workers answer from all objects: before that queries may get SERVFAIL.
 
         Resolvers remember one such answer for seconds.
         """

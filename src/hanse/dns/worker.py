@@ -120,7 +120,7 @@ class Worker:
         self._drain()
 
     def _read_commands(self) -> None:
-        """Apply the whole commands that have arrived; end of input stops the worker."""
+        """Read up to `MAX_READ` bytes, and apply whole commands; end of input stops the worker."""
         data = os.read(self._commands, MAX_READ)
         if not data:
             self._stopping = True
@@ -166,7 +166,10 @@ class Worker:
                 self._poll.register(fd, select.EPOLLIN)
 
     def _listen(self, listening: ListeningSocket) -> None:
-        """Register an inherited socket; UDP sockets get a rate limiter if a limit is set."""
+        """Poll an inherited socket, to serve its view: TCP connections, or batches of datagrams.
+
+        UDP sockets get a rate limiter if a limit is set.
+        """
         sock = socket.socket(fileno=listening.fd)
         sock.setblocking(False)
         if listening.stream:

@@ -82,7 +82,8 @@ class UrlTransport:
     async def _authenticated(self) -> tuple[Api, User]:
         """The API and user of the current credentials; they are renewed once after a rejection.
 
-        Raises `StatusError` if they are rejected again, and `Unreachable` if no API has their URL.
+        Raises `StatusError` if they are rejected again, or are the same; `Unreachable` and
+        `Untrusted` as `_authenticate`.
         """
         access = await self._credentials.config()
         try:

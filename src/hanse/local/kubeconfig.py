@@ -50,17 +50,18 @@ def write_private_file(path: Path, content: bytes) -> None:
     If that fails nothing new stays, and the `OSError` names the file.
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.unlink(missing_ok=True)
-    opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        with os.fdopen(opened, "wb") as file:
-            file.write(content)
-        draft.replace(path)
+        draft.unlink(missing_ok=True)
+        opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(opened, "wb") as file:
+                file.write(content)
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
     except OSError as error:
         error.filename = str(path)
         raise
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _cluster_entry(access: ClientConfig) -> dict[str, str]:
@@ -79,6 +80,7 @@ def _user_entry(identity: Identity) -> dict[str, str]:
 
 
 def _user_name(context: Context) -> str:
+    """The name of a context's user in the file, `USER@CLUSTER`, so that it is unique there."""
     return f"{context.user}@{context.cluster}"
 
 

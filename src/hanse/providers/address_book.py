@@ -112,8 +112,9 @@ class AddressBook:
     def _allocate(self, request: Wire, network: BookNetwork) -> Wire:
         """An address for a Service: the one it asks for, or the first free; held until it expires.
 
-        A `request` id that already has an address gets the same again; with `dry_run` none is held.
-        Raises `InvalidRequest` if the address is not free, or none is left.
+        Expired ones are freed first. A `request` id that already has an address gets the same
+        again; with `dry_run` none is held. Raises `InvalidRequest` if the address is not free, or
+        none is left.
         """
         self._expire(network)
         said = str(request.get("request") or "")
@@ -136,7 +137,10 @@ class AddressBook:
         return {"address": address}
 
     def _check_free(self, wanted: str, network: BookNetwork) -> str:
-        """A requested address of a host in the range; raises `InvalidRequest` if none or used."""
+        """The requested address in canonical form; that of the DNS is allowed, too.
+
+        Raises `InvalidRequest` if it is no host address of the range, or is given out.
+        """
         range_ = ip_network(network.range)
         try:
             address = ip_address(wanted)
@@ -150,7 +154,8 @@ class AddressBook:
     def _confirm(self, request: Wire, network: BookNetwork) -> Wire:
         """Record the Service (by uid) and the ports of an address, which then no longer expires.
 
-        Raises `InvalidRequest` if another uid has it; it need not have been allocated before.
+        Raises `InvalidRequest` if another uid has it; it need not have been allocated before, nor
+        be in the range.
         """
         address, uid = str(request.get("address")), str(request.get("uid"))
         held = network.addresses.get(address)

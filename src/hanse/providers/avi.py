@@ -261,9 +261,15 @@ def _tls_context(controller: AviAccess) -> ssl.SSLContext | bool:
 
 
 def _decode(answer: Response) -> Wire:
-    """The JSON object of a 2xx answer, {} for any other body; raises the typed error of others."""
+    """The JSON object of a 2xx answer, {} if its body is empty or other JSON.
+
+    Raises the typed error of any other status, and `Unreachable` for a body that is not JSON.
+    """
     if 200 <= answer.status < 300:
-        found = decode_json(answer.body) if answer.body.strip() else {}
+        try:
+            found = decode_json(answer.body) if answer.body.strip() else {}
+        except msgspec.DecodeError as error:
+            raise Unreachable(f"the controller's answer is not JSON: {error}") from None
         return dict(found) if isinstance(found, dict) else {}
     text = _error_message(answer.body)
     status = Status(answer.status, "", text)

@@ -104,10 +104,10 @@ class NameServer:
         return cast(Sequence[K], list(self._known.values()))
 
     async def read(self, kind: type[K], name: str) -> K:
-        """A name as of the last transfer; raises `NotFound`.
+        """A name as last transferred, or written by us since; raises `NotFound`.
 
-        Transfers first if an update has failed since; the prerequisites of an update protect what
-        changed otherwise.
+        Transfers only if nothing was transferred yet or an update has failed since; the
+        prerequisites of an update protect what changed otherwise.
         """
         async with self._transfer_lock:  # one of many waiting readers transfers
             if self._serial is None:
@@ -195,7 +195,10 @@ class NameServer:
             update.add(domain, _rdataset(records, records.ttl))
 
     def _new_update(self) -> dns.update.UpdateMessage:
-        """An empty DNS UPDATE of the zone, signed with TSIG if there is a key."""
+        """An empty DNS UPDATE of the zone, signed with TSIG if there is a key.
+
+        Raises `BadCredentials` if the key cannot be read.
+        """
         update = dns.update.UpdateMessage(self._zone)
         key = self._key()
         if key is not None:
@@ -203,9 +206,9 @@ class NameServer:
         return update
 
     async def _send_update(self, update: dns.update.UpdateMessage) -> None:
-        """Send a DNS UPDATE.
+        """Send a DNS UPDATE; on failure raise the typed error, and forget the serial.
 
-        On failure raise, and forget the serial so that the next list transfers.
+        The next `list` or `read` transfers the zone then.
         """
         try:
             answer = await self._send_query(update)
@@ -218,7 +221,7 @@ class NameServer:
     async def _current_serial(self) -> int:
         """Query the zone's SOA serial, signed if there is a key.
 
-        Raises if the answer holds no SOA.
+        Raises the error of the rcode if the answer holds no SOA.
         """
         query = dns.message.make_query(self._zone, dns.rdatatype.SOA)
         key = self._key()

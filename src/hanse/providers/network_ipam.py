@@ -27,7 +27,11 @@ class AddressProvider:
         self._url = url
 
     async def __call__(self, **request: Any) -> Wire:
-        """POST the arguments as JSON and return the answer; raises OSError, also for its status."""
+        """POST the arguments as JSON and return the JSON object of the answer.
+
+        Raises OSError for any status but 200, with the answer's `error`, and without a usable
+        answer.
+        """
         timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT.total_seconds())
         try:
             async with (

@@ -32,7 +32,7 @@ class NetlinkError(Exception):
 def change_elements(table: str, changes: Sequence[ElementChange]) -> None:
     """Add and remove elements of sets of an `inet` table in the kernel, all or none.
 
-    Raises `NetlinkError` if none was changed.
+    Raises `NetlinkError` if the kernel refuses one, or does not answer within five seconds.
     """
     if not changes:
         return
@@ -56,7 +56,10 @@ def change_elements(table: str, changes: Sequence[ElementChange]) -> None:
 
 
 def _await_end(kernel: socket.socket, changes: Sequence[ElementChange]) -> None:
-    """Read the kernel's answers up to that of the last change; raises the first error in them."""
+    """Read the kernel's answers up to that of the last change; raises the first error in them.
+
+    That is a `NetlinkError`, or TimeoutError if the kernel does not answer.
+    """
     errors: list[str] = []
     while True:
         for number, code in _answers(kernel.recv(_MAX_REPLY)):

@@ -46,8 +46,8 @@ def answer_failure(target: ProbeTarget, received: bytes, *, ended: bool) -> str 
 def http_request(target: ProbeTarget, *, keep: bool) -> bytes:
     """A request without body, HEAD by default, to the path and host of a target.
 
-    Characters of these that could break out of their line are left out. The connection closes after
-    it unless `keep`.
+    Characters of these that could break out of their line are left out; headers are added as they
+    are configured. The connection closes after it unless `keep`.
     """
     details = target.details or NO_DETAILS
     path = "".join(c for c in target.path if c.isascii() and c.isprintable() and c != " ") or "/"
@@ -65,7 +65,10 @@ def http_request(target: ProbeTarget, *, keep: bool) -> bytes:
 
 
 def http_failure(answer: bytes, codes: str = "") -> str:
-    """The failure that a response means; empty if its status is in `codes` (default: 2xx, 3xx)."""
+    """The failure that a response means, also an empty one or one that is no HTTP.
+
+    Empty if its status is in `codes` (default: 2xx, 3xx).
+    """
     line = answer.partition(b"\r\n")[0].decode("ascii", "replace")
     version, _, rest = line.partition(" ")
     code = rest[:3]
@@ -87,7 +90,7 @@ NO_HEALTH = "it gives no health by gRPC"
 
 
 def grpc_request(target: ProbeTarget) -> bytes:
-    """The connection preface and a call of grpc.health.v1.Health/Check."""
+    """The connection preface and a call of grpc.health.v1.Health/Check for the target's service."""
     service = (target.details or NO_DETAILS).service.encode()
     message = b"\x0a" + _varint(len(service)) + service if service else b""
     headers = (
@@ -140,7 +143,7 @@ def grpc_failure(received: bytes, *, ended: bool) -> str | None:
 
 
 def _health_state(message: bytes) -> str | None:
-    """The state in a HealthCheckResponse with its prefix; None while it is incomplete."""
+    """The state in a prefixed HealthCheckResponse, UNKNOWN without any; None while incomplete."""
     if len(message) < 5 or len(message) < 5 + int.from_bytes(message[1:5], "big"):
         return None
     body = message[5:]

@@ -8,6 +8,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
+from datetime import timedelta
 from errno import (
     EADDRNOTAVAIL,
     EAGAIN,
@@ -29,6 +30,8 @@ from hanse.providers.probe_messages import CLOSED, MAX_RESPONSE, answer_failure,
 
 MAX_KEPT_ALIVE = 2_000
 """HTTPS connections that are kept alive at most."""
+KEPT_FOR = timedelta(minutes=2)
+"""How long an HTTPS connection is kept without a probe, as its target may not be probed again."""
 LOCAL_SHORTAGE = frozenset({EMFILE, ENFILE, ENOBUFS, ENOMEM, EAGAIN, EADDRNOTAVAIL})
 """Errors of this machine: a probe that could not be sent does not count."""
 
@@ -59,7 +62,7 @@ class SocketProbe:
         self._tls_http2.set_alpn_protocols(["h2"])
 
     def __call__(self, target: ProbeTarget, timeout: float, done: Done, /) -> None:
-        """Start a probe and return at once; `done` is called later with the failure, or with "".
+        """Start a probe without waiting; `done` gets the failure, or "", maybe before this returns.
 
         It is never called if this host lacks resources (LOCAL_SHORTAGE).
         """
@@ -70,10 +73,13 @@ class SocketProbe:
             _OneShotProbe(target, self._socket_to(target), timeout, done).start()
         except OSError as error:
             if error.errno not in LOCAL_SHORTAGE:
-                raise
+                done(_error_text(error))
 
     async def close(self) -> None:
-        """Close the connections that are kept alive, and cancel those that are being opened."""
+        """Close the connections that are kept alive, and cancel those that are being opened.
+
+        Probes without TLS go on until they end.
+        """
         for connection in list(self._kept_alive.values()):
             connection.close()
         self._kept_alive.clear()
@@ -93,13 +99,12 @@ class SocketProbe:
     def _probe_over_tls(self, target: ProbeTarget, timeout: float, done: Done) -> None:
         """Probe over the kept connection if it is usable.
 
-        Else open a new one in a task of its own.
+        Else open a new one in a task of its own, for this probe alone if the kept one is in use.
         """
         connection = self._kept_alive.get(target)
         if connection is not None and connection.usable:
             connection.probe(timeout, done)
             return
-        self._kept_alive.pop(target, None)
         task = asyncio.get_running_loop().create_task(
             self._open_connection(target, timeout, done), name=f"probe {target}"
         )
@@ -107,16 +112,17 @@ class SocketProbe:
         task.add_done_callback(self._opening.discard)
 
     async def _open_connection(self, target: ProbeTarget, within: float, done: Done) -> None:
-        """Connect with TLS and probe; keeps up to MAX_KEPT_ALIVE connections of HTTPS probes.
+        """Connect with TLS and probe; a TLS probe ends with the handshake.
 
-        `done` gets a failure to connect, but is not called at all if this host lacks resources.
+        Keeps up to MAX_KEPT_ALIVE connections of HTTPS probes but GET. `done` gets a failure to
+        connect, but is not called at all if this host lacks resources.
         """
         loop, details = asyncio.get_running_loop(), target.details or NO_DETAILS
         try:
             async with asyncio.timeout(within):
                 connected = await self._connect(target)
                 _, connection = await loop.create_connection(
-                    lambda: _KeptConnection(target),
+                    lambda: _KeptConnection(target, self._on_closed),
                     sock=connected,
                     ssl=self._tls_http2 if target.type == "GRPCS" else self._tls,
                     server_hostname=details.server_name or target.host or target.address,
@@ -132,10 +138,20 @@ class SocketProbe:
             connection.close()
             done("")
             return
-        keeps = target.type == "HTTPS" and details.method != "GET"  # whose body would follow
-        if keeps and len(self._kept_alive) < MAX_KEPT_ALIVE:
+        keeps = (
+            target.type == "HTTPS"
+            and details.method != "GET"  # whose body would follow
+            and target not in self._kept_alive
+            and len(self._kept_alive) < MAX_KEPT_ALIVE
+        )
+        if keeps:
             self._kept_alive[target] = connection
-        connection.probe(within, done, close=target not in self._kept_alive)
+        connection.probe(within, done, close=not keeps)
+
+    def _on_closed(self, connection: "_KeptConnection") -> None:
+        """Forget a connection that is closed, if it was kept."""
+        if self._kept_alive.get(connection.target) is connection:
+            del self._kept_alive[connection.target]
 
     async def _connect(self, target: ProbeTarget) -> socket.socket:
         """A socket that is connected to a target; closed again if that fails."""
@@ -155,7 +171,7 @@ class _OneShotProbe:
     def __init__(
         self, target: ProbeTarget, opened: socket.socket, timeout: float, done: Done
     ) -> None:
-        """Wait for `start`; `done` gets NO_ANSWER if the timeout passes from now on."""
+        """Start the timer, not yet the probe: `done` gets NO_ANSWER if the timeout passes."""
         self._target = target
         self._sock = opened
         self._done = done
@@ -165,9 +181,9 @@ class _OneShotProbe:
         self._timer = self._loop.call_later(timeout, self._finish, NO_ANSWER)
 
     def start(self) -> None:
-        """Start to connect without waiting.
+        """Start to connect without waiting; an error at once is the result of the probe.
 
-        If this host lacks resources, close without any result.
+        If this host lacks resources (LOCAL_SHORTAGE), close without any result.
         """
         code = self._sock.connect_ex((self._target.address, self._target.port))
         if code in LOCAL_SHORTAGE:
@@ -230,9 +246,13 @@ class _OneShotProbe:
 class _KeptConnection(asyncio.Protocol):
     """A connection with TLS, which may be kept alive between probes."""
 
-    def __init__(self, target: ProbeTarget) -> None:
-        """A connection to a target that later probes use again; it is not open yet."""
-        self._target = target
+    def __init__(self, target: ProbeTarget, on_closed: "Callable[[_KeptConnection], None]") -> None:
+        """A connection to a target that later probes may use again; it is not open yet.
+
+        `on_closed` is called once it is closed.
+        """
+        self.target = target
+        self._on_closed = on_closed
         self._transport: asyncio.Transport | None = None
         self._done: Done | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -252,8 +272,10 @@ class _KeptConnection(asyncio.Protocol):
         assert self._transport is not None, "it is connected"
         self._done, self._response, self._close = done, b"", close
         loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            self._timer.cancel()
         self._timer = loop.call_later(timeout, self._finish, NO_ANSWER, True)
-        self._transport.write(request_bytes(self._target, keep=not close))
+        self._transport.write(request_bytes(self.target, keep=not close))
 
     def close(self) -> None:
         """Abort the connection, if it is open."""
@@ -266,31 +288,42 @@ class _KeptConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Finish the probe once the answer is complete, by HTTP its head, or too long.
 
-        Closes the connection if the server says so or if the head is too long.
+        Closes the connection if the server says so, if the answer is too long, and if the server
+        sends anything without a probe.
         """
+        if self._done is None:
+            self.close()
+            return
         self._response += data
-        if self._target.type == "GRPCS":
-            failure = answer_failure(self._target, self._response, ended=False)
+        if self.target.type == "GRPCS":
+            failure = answer_failure(self.target, self._response, ended=False)
             if failure is not None:
                 self._finish(failure, True)
             return
         head, end, _ = self._response.partition(b"\r\n\r\n")
         if end or len(self._response) >= MAX_RESPONSE:
-            last = b"connection: close" in head.lower() or not end
-            failure = answer_failure(self._target, self._response, ended=True) or ""
+            last = b"connection: close" in head.lower() or len(self._response) >= MAX_RESPONSE
+            failure = answer_failure(self.target, self._response, ended=True) or ""
             self._finish(failure, last)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Report the error, or CLOSED without one, as the failure of the probe in progress."""
+        self._on_closed(self)
         self._finish(_error_text(exc) if exc is not None else CLOSED, True)
 
     def _finish(self, failure: str, close: bool) -> None:
-        """Cancel the timer, close the connection if asked here or by `probe`, and report once."""
+        """End the probe: close the connection if asked here or by `probe`, and report once.
+
+        A connection that stays open is closed after KEPT_FOR, unless it is used again.
+        """
         done, self._done = self._done, None
         if self._timer is not None:
             self._timer.cancel()
         if close or self._close:
             self.close()
+        else:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(KEPT_FOR.total_seconds(), self.close)
         if done is not None:
             done(failure)
 

@@ -120,6 +120,7 @@ class Prober:
         self._running = False
 
     def __len__(self) -> int:
+        """The number of targets."""
         return len(self._targets)
 
     @asynccontextmanager
@@ -148,7 +149,10 @@ class Prober:
 
     @contextmanager
     def probing_for(self, source: ProbeSource) -> Iterator[None]:
-        """Probe also for another source until the block ends; then its own targets are dropped."""
+        """Probe also for another source until the block ends.
+
+        Then the targets that no other source desires are dropped.
+        """
         number = self._added = self._added + 1
         self._sources[number] = source
         if self._running and self._is_active():
@@ -270,8 +274,7 @@ class Prober:
     def _on_result(self, state: _TargetState, failure: str) -> None:
         """Record a result, and publish the health if enough in a row, by the rule, differ from it.
 
-        Ignored for a dropped target; a failure is not published while this prober is isolated,
-        which trusted targets that are not reached decide.
+        Ignored for a dropped target; while this prober is `isolated`, a failure is not published.
         """
         target = state.probe.target
         if self._targets.get(target) is not state:

@@ -20,6 +20,7 @@ class HostResolver:
     """
 
     def __init__(self, resolver: "Resolver | None" = None) -> None:
+        """Without a resolver, one by the system's configuration is made at the first call."""
         self._resolver = resolver
 
     async def __call__(self, *, host: str) -> Wire:

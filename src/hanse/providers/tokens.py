@@ -18,6 +18,7 @@ class TokenIssuer:
     """The provider that requests a token of an account in another cluster."""
 
     def __init__(self, new_transport: TransportFactory) -> None:
+        """`new_transport` connects by kubeconfig; no cluster is known until `informers` is set."""
         self.informers: ClusterInformers | None = None
         """Set once the reconciler exists, which is built with its providers."""
         self._new_transport = new_transport

@@ -42,6 +42,16 @@ def test_a_reserved_port_is_not_reserved_again_until_it_is_released(
         assert others.reserve(1) == [port]
 
 
+def test_a_port_in_use_is_not_kept_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(PortReservations()) as mine, closing(PortReservations()) as others:
+        with listener() as used:
+            port = used.getsockname()[1]
+            monkeypatch.setattr("hanse.local.real.ports.BELOW_EPHEMERAL", range(port, port + 1))
+            assert mine.reserve(1) == []
+
+        assert others.reserve(1) == [port]
+
+
 def test_the_owner_of_a_port_is_found() -> None:
     with listener() as held:
         holder = find_port_owner(held.getsockname()[1])

@@ -2,14 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 
 import pytest
 
 from hanse.kube.retry import Backoff
 from hanse.local.up import agents
-from hanse.local.up.agents import LocalAgents, RunningAgent
+from hanse.local.up.agents import LocalAgents, OpenAgent, RunningAgent
+from hanse.local.up.errors import UpError
 from hanse.local.up.topology import LocalMember, plan_members
 
 pytestmark = pytest.mark.anyio
@@ -72,6 +73,78 @@ async def test_an_agent_that_fails_while_it_stops_ends_nothing_else() -> None:
         await local.start(ROME)
 
         assert local.is_running(ROME)
+
+
+class ReplaceableAgent:
+    """An agent that starts well at first."""
+
+    def __init__(self) -> None:
+        self.current: OpenAgent = FailingAgent().open
+
+    def open(self, member: LocalMember) -> AbstractAsyncContextManager[RunningAgent]:
+        return self.current(member)
+
+
+@asynccontextmanager
+async def failing_start(_: LocalMember) -> AsyncIterator[RunningAgent]:
+    async with asyncio.TaskGroup():
+        _mistake()
+        yield RunningAgent(dict, "")
+
+
+@asynccontextmanager
+async def endless_start(_: LocalMember) -> AsyncIterator[RunningAgent]:
+    await asyncio.Event().wait()
+    yield RunningAgent(dict, "")
+
+
+@asynccontextmanager
+async def broken_agent(
+    monkeypatch: pytest.MonkeyPatch,
+    local: LocalAgents,
+    replaceable: ReplaceableAgent,
+    broken: OpenAgent,
+) -> AsyncIterator[None]:
+    """Agents run, that of rome is stopped, and does not start in the short time that it has."""
+    monkeypatch.setattr(agents, "STARTED_WITHIN", timedelta(milliseconds=50))
+    async with asyncio.timeout(5), local.running(replaceable.open):
+        await local.stop(ROME)
+        replaceable.current = broken
+        yield
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (failing_start, "the agent of rome does not start: a mistake of ours; it is started again"),
+        (endless_start, "the agent of rome has not started within 0.05 s; it is started again"),
+    ],
+)
+async def test_an_agent_that_does_not_start_is_told_and_can_be_stopped_and_started(
+    monkeypatch: pytest.MonkeyPatch, broken: OpenAgent, message: str
+) -> None:
+    replaceable, local = ReplaceableAgent(), LocalAgents(plan_members([ROME]))
+
+    async with broken_agent(monkeypatch, local, replaceable, broken):
+        with pytest.raises(UpError, match=message):
+            await local.start(ROME)
+        await local.stop(ROME)
+        replaceable.current = FailingAgent().open
+        await local.start(ROME)
+
+        assert local.is_running(ROME)
+
+
+async def test_agents_that_do_not_start_do_not_keep_the_federation_from_ending(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    replaceable, local = ReplaceableAgent(), LocalAgents(plan_members([ROME]))
+
+    async with broken_agent(monkeypatch, local, replaceable, endless_start):
+        with pytest.raises(UpError):
+            await local.start_all()
+
+    assert not local.is_running(ROME)
 
 
 async def test_agents_try_again_at_once_what_is_back_and_not_what_is_cut(

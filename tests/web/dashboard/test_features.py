@@ -5,10 +5,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+import pytest
 from msgspec.structs import replace
 
 from hanse.cli.fleet import ClusterRead, build_fleet
 from hanse.features.federated.feature import FederatedServices
+from hanse.features.federated.names import FEDERATED
 from hanse.features.federated.records import Backends, MemberPort, MemberRecord, record_configmap
 from hanse.features.federated.view import FederatedView
 from hanse.features.gslb.feature import Gslb
@@ -51,7 +53,7 @@ from hanse.model.kinds.stateful import (
 )
 from hanse.model.objects import Meta, Object
 from hanse.model.plan import Key
-from hanse.model.snapshot import Watch
+from hanse.model.snapshot import ObjectChange, Watch
 from hanse.model.view import View, worst
 from tests.support.builders import annotated, cluster, snapshot
 
@@ -138,6 +140,24 @@ def test_a_host_shows_the_shares_of_those_who_serve_and_why_others_do_not() -> N
     assert item["problems"] == ["rome 192.0.2.2 is down: no answer"]
     assert item["told"] == "3/4 up"
     assert ["Led by", "lubeck, epoch 2"] in item["facts"]
+
+
+@pytest.mark.parametrize(
+    ("members", "shares"),
+    [
+        pytest.param((("lubeck", 0, 20), ("bergen", 0, 20)), [50, 50], id="all without weight"),
+        pytest.param((("lubeck", 0, 20), ("bergen", 1, 10)), [0, 100], id="the first without"),
+    ],
+)
+def test_a_host_shows_the_shares_of_members_without_weight_as_name_servers_answer_them(
+    members: tuple[tuple[str, int, int], ...], shares: list[int]
+) -> None:
+    service = host(*((*member, True) for member in members))
+    snapshots = snapshots_of(Gslb(), {"lubeck": (Role.LOCAL,)}, lubeck=[service])
+
+    item = render_item(HostsView(), "avi-system/shop.example.com", snapshots)
+
+    assert [p["share"] for p in item["parts"]] == shares
 
 
 def part(where: str, *ready: bool, trouble: str = "") -> StatefulSetPart:
@@ -254,6 +274,36 @@ def test_a_network_shows_its_phase_and_how_full_its_pool_is() -> None:
 
     assert (fine["told"], fine["parts"][0]["share"]) == ("Ready", 50)
     assert (broken["state"], broken["problems"]) == ("warn", ["ranges overlap"])
+
+
+def test_a_service_that_is_no_longer_federated_concerns_its_item() -> None:
+    before, after = (
+        Service(metadata=Meta(name="web", namespace="shop", annotations=annotations))
+        for annotations in ({FEDERATED: "true"}, {})
+    )
+
+    keys = FederatedView().keys_for(ObjectChange("lubeck", before, after))
+
+    assert set(keys) == {"shop/web"}
+
+
+def test_a_record_that_loses_its_policy_concerns_the_item_of_the_policy() -> None:
+    before = record_config_map(Key("anp", "web", "shop"), PolicyRecord(EMPTY_HISTORY))
+
+    keys = PoliciesView().keys_for(ObjectChange("lubeck", before, replace(before, data={})))
+
+    assert set(keys) == {"shop/web"}
+
+
+def test_a_service_that_changes_its_network_concerns_both() -> None:
+    before, after = (
+        Service(metadata=Meta(name="web", namespace="acme-web", labels={TENANT: t}))
+        for t in ("acme", "rival")
+    )
+
+    keys = NetworksView().keys_for(ObjectChange("lubeck", before, after))
+
+    assert set(keys) == {"lubeck/acme.default", "lubeck/rival.default"}
 
 
 def test_a_network_of_a_cluster_that_nobody_reaches_is_not_said_to_be_ready() -> None:

@@ -11,7 +11,15 @@ from hanse.features.services.feature import Services as Feature
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SOURCE_CLUSTER, WEIGHT
 from hanse.features.services.view import ServicesView
 from hanse.model.conditions import condition
-from hanse.model.facts import ClusterState, HolderState, Leadership, LeaseLiveness, Phase, Role
+from hanse.model.facts import (
+    ClusterState,
+    HolderState,
+    Leadership,
+    LeaseLiveness,
+    Phase,
+    Role,
+    WriteOutcome,
+)
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.core import Event, ObjectReference, Secret
 from hanse.model.kinds.discovery import MANAGED_BY, Endpoint, EndpointConditions, EndpointSlice
@@ -24,12 +32,13 @@ from hanse.model.kinds.multicluster import (
     ServiceImportSpec,
     ServiceImportStatus,
 )
-from hanse.model.objects import Meta, Object
+from hanse.model.objects import ClusterObjectRef, Meta, Object, object_ref
 from hanse.model.ownership import OWNER
 from hanse.model.snapshot import FactChange, ObjectChange
 from hanse.model.view import View
 from hanse.web.dashboard.items import ItemCache
 from hanse.web.dashboard.timeline import DUPLICATE_WINDOW, MAX_ENTRIES, Timeline
+from hanse.web.dashboard.viewers import Viewer, filter_update
 from tests.support.builders import cluster, snapshot
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -271,6 +280,24 @@ def test_a_connection_for_a_purpose_is_reported_under_the_clusters_own_name() ->
 
     assert item.where == "bergen"
     assert item.text == "Unreachable for the agent of lubeck: no answer (for gslb)"
+
+
+def test_a_write_that_fails_is_shown_in_the_namespace_of_its_object() -> None:
+    place = ClusterObjectRef("gslb/bergen", object_ref(export()))
+    failed = FactChange(None, WriteOutcome(place, "Refused", "the quota is used up", NOW))
+
+    (item,) = Timeline(NOW).on_change("lubeck", failed, NOW)
+    update = msgspec.json.encode({"timeline": [item]})
+
+    assert (item.where, item.kind, item.namespace, item.name) == (
+        "bergen",
+        "ServiceExport",
+        SHOP,
+        "web",
+    )
+    assert item.text == "Refused: the quota is used up"
+    assert b"quota" in filter_update(update, Viewer("ann", frozenset({SHOP})))
+    assert b"quota" not in filter_update(update, Viewer("bob", frozenset({"bank"})))
 
 
 def test_the_timeline_forgets_what_is_long_past() -> None:

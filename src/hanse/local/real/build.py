@@ -42,7 +42,7 @@ def main() -> None:
 def _print_paths(programs: Sequence[Program]) -> None:
     """Find or build programs, and print name, version and path of each.
 
-    Raises `BuildFailed`.
+    Raises `BuildFailed` or `GoNotFound`.
     """
     paths = asyncio.run(find_or_build(programs, cache_folder()))
     for program in programs:
@@ -54,7 +54,7 @@ async def find_or_build(
 ) -> dict[str, Path]:
     """Each program's path by name; missing ones are built under the cache's lock, with reports.
 
-    Raises `BuildFailed`.
+    Raises `BuildFailed` or `GoNotFound`.
     """
     found = await find_available_programs(programs, cache)
     if len(found) == len(programs):
@@ -96,7 +96,7 @@ async def _build_module(
 ) -> None:
     """Build a module's programs sequentially: they share most packages through Go's build cache.
 
-    Raises `BuildFailed`.
+    Raises `BuildFailed` or `GoNotFound`.
     """
     async with module_slots:
         for program in programs:

@@ -111,7 +111,7 @@ class RealCluster:
     async def _start_servers(self) -> None:
         """Start every stopped server but those of nodes, and wait until the controllers run.
 
-        Raises `ClusterNotReady` at the timeout, `ServerDied` if a server ends.
+        Raises `PortInUse`, `ClusterNotReady` at the timeout, and `ServerDied` if a server ends.
         """
         await asyncio.gather(*(self.servers[program].start() for program in _CONTROL_PLANE))
         await self._wait_until(_is_api_ready, "its API server answers")
@@ -132,8 +132,8 @@ class RealCluster:
     async def start_server(self, program: str) -> None:
         """Start one server; etcd and API server: also wait until it answers, once both run.
 
-        Before kwok starts, the node Leases of an earlier kwok are deleted. Raises `ClusterNotReady`
-        at the timeout, `ServerDied` if a server ends.
+        Before kwok starts, the node Leases of an earlier kwok are deleted. Raises `PortInUse`,
+        `ClusterNotReady` at the timeout, and `ServerDied` if a server ends.
         """
         if program == KWOK_CONTROLLER.name:
             await self._release_nodes()
@@ -171,7 +171,7 @@ class RealCluster:
 
         New versions begin `bump_revision` after the last one of the snapshot. Raises
         `SnapshotFailed`, and leaves the cluster running as it is, for a snapshot that cannot be
-        read.
+        read; else as `start` does.
         """
         directory = self.config.directory
         restored = await _restore_etcd(self._binaries, directory, snapshot, bump_revision)

@@ -28,6 +28,7 @@ class BuildFailed(RealClusterError):
     """A program did not compile."""
 
     def __init__(self, program: str, log: Path) -> None:
+        """The message has the end of the log."""
         super().__init__(f"building {program} failed{_log_tail(log)}")
         self.log = log
 
@@ -48,6 +49,7 @@ class ServerDied(RealClusterError):
     """A server exited unexpectedly."""
 
     def __init__(self, cluster: str, program: str, code: int, log: Path) -> None:
+        """`code` is the exit status, or minus the signal; the message has the end of the log."""
         super().__init__(f"{program} of {cluster} ended with {_exit_cause(code)}{_log_tail(log)}")
         self.cluster = cluster
         self.program = program
@@ -82,6 +84,7 @@ def tail(log: Path, lines: int = 5) -> str:
 
 
 def _exit_cause(code: int) -> str:
+    """`signal N` for a negative exit code -N, else `status N`."""
     return f"signal {-code}" if code < 0 else f"status {code}"
 
 

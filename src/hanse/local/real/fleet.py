@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TextIO
 
+from hanse.kube.errors import KubeError
 from hanse.local.file_lock import LockHeld, lock_file
 from hanse.local.kubeconfig import write_kubeconfig
 from hanse.local.ranges import AddressRanges, address_ranges
@@ -88,7 +89,8 @@ class RealFleet:
     async def start(self) -> None:
         """Lock the folder, write the kubeconfig, start all clusters and wait until ready.
 
-        Raises `FleetFolderLocked` if another fleet runs there, else the first failure of a cluster.
+        Raises `FleetFolderLocked` if another fleet runs there, else the first `RealClusterError` or
+        `KubeError` of a cluster.
         """
         began = time.monotonic()
         self._lock = _lock_folder(self.directory)
@@ -100,7 +102,7 @@ class RealFleet:
             async with asyncio.TaskGroup() as group:
                 for cluster in self.clusters.values():
                     group.create_task(cluster.start(), name=f"start {cluster.name}")
-        except* RealClusterError as problems:
+        except* (RealClusterError, KubeError) as problems:
             raise problems.exceptions[0] from None
         self._report(f"{len(self.clusters)} clusters ready in {time.monotonic() - began:.1f} s")
 

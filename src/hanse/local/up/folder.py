@@ -66,9 +66,10 @@ class Folder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Create and lock the folder; at the end delete the socket. Raises `FolderLocked`.
+        """Create and lock the folder until the block ends, which deletes the socket.
 
-        Unless the folder keeps objects, earlier backups are deleted.
+        Raises `FolderLocked`, or `UpError` if the folder cannot be used. Unless the folder keeps
+        objects, earlier backups are deleted.
         """
         self._prepare()
         try:

@@ -133,7 +133,7 @@ class KubernetesCluster:
 
     @property
     def delay(self) -> timedelta:
-        """How long requests of agents are delayed, as set by `slow`."""
+        """How long requests of this process are delayed, as set by `slow`."""
         return self._delay
 
     def connect(self) -> Transport:
@@ -172,11 +172,11 @@ class KubernetesCluster:
         """
         try:
             await self._cluster.restore(file, bump_revision=bump_revision)
-        except RealClusterError as error:
+        except (RealClusterError, KubeError) as error:
             raise UpError(str(error)) from None
 
     def slow(self, delay: timedelta) -> None:
-        """Delay later requests of agents by this time; zero ends the delay."""
+        """Delay later requests of this process and its agents by this time; zero ends the delay."""
         self._delay = delay
 
 

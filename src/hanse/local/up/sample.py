@@ -31,10 +31,10 @@ _GSLB_LABELS = {"gslb": "shared"}
 
 
 def sample_objects(member: LocalMember) -> tuple[BootstrapObject, ...]:
-    """A shop, the same in every cluster: two replicas of `web` behind an exported Service.
+    """A shop, alike in every cluster: two replicas of `web` behind an exported Service.
 
-    Also a tenant with its own network, and external resources that federated Services select. The
-    first object is the namespace. Empty for the broker.
+    Also a tenant with its own network, and external resources, by the member's role, that federated
+    Services select. The first object is the namespace. Empty for the broker.
     """
     if not member.runs_workloads:
         return ()
@@ -265,8 +265,8 @@ def _gslb_config(names: Sequence[str]) -> BootstrapObject:
 def _global_deployment_policy(names: Sequence[str]) -> BootstrapObject:
     """The GlobalDeploymentPolicy for Services with the GSLB's label.
 
-    The first cluster has weight 3, the others 1; the last has a lower priority, so that it is used
-    when no other is up.
+    The first cluster has weight 3, the others 1; the last of several has a lower priority, so that
+    it is used when no other is up.
     """
     split: list[Wire] = [{"cluster": names[0], "weight": 3, "priority": 20}]
     split += [{"cluster": name, "weight": 1, "priority": 20} for name in names[1:-1]]

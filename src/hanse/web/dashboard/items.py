@@ -44,7 +44,7 @@ class ItemCache:
 
     @property
     def snapshot(self) -> MultiClusterSnapshot:
-        """The current snapshot."""
+        """The current snapshots of all clusters, as the views read them."""
         return self._judgement.snapshot
 
     @property

@@ -55,7 +55,7 @@ class People:
     async def admit(self, token: str) -> str | None:
         """The cookie of a new session, for a token that a TokenReview accepts; None for others.
 
-        The oldest session ends if there are too many.
+        The oldest session ends if there are too many. Raises `AccessUnknown` without an answer.
         """
         if await self._review(token) is None:
             return None
@@ -68,7 +68,8 @@ class People:
     async def viewer(self, credential: str) -> Viewer | None:
         """Who has a session's cookie or a token, and the namespaces that they may see now.
 
-        None if the session has ended or the API server does not accept the token.
+        None if the session has ended or the API server does not accept the token. Raises
+        `AccessUnknown` without an answer.
         """
         session = self._sessions.get(credential)
         if session is not None and session.ends < self._now():
@@ -81,9 +82,10 @@ class People:
         return None
 
     async def _review(self, token: str) -> Viewer | None:
-        """The viewer of a token; None if it is empty or not accepted.
+        """The viewer of a token; None if it is not accepted, as an empty one.
 
-        The API server is asked at most once a minute.
+        The API server is asked at most once a minute for each token; raises `AccessUnknown` if it
+        does not answer.
         """
         if not token:
             return None
@@ -146,8 +148,9 @@ class People:
         request = Request("POST", path, body=body, timeout=timedelta(seconds=10))
         async with self._turns:
             try:
-                response = await self._send(request)
+                found: dict[str, Any] = decode_json((await self._send(request)).body)
             except KubeError as error:
                 raise AccessUnknown(str(error)) from error
-        found: dict[str, Any] = decode_json(response.body)
+            except msgspec.DecodeError as error:
+                raise AccessUnknown(f"the answer to a {kind} is not JSON") from error
         return found

@@ -180,7 +180,10 @@ class _Routes:
         return web.Response(body=self._files[name], content_type=content_type, charset=charset)
 
     async def enter(self, request: web.Request) -> web.Response:
-        """Set the cookie for a one-time code and redirect to the page; used codes to `/#/spent`."""
+        """Set the cookie for a valid one-time code and redirect to the page.
+
+        A used, expired or unknown code redirects to `/#/spent` without a cookie.
+        """
         cookie = self._auth.redeem(request.match_info["code"])
         if cookie is None:
             return web.Response(status=303, headers={"Location": "/#/spent"})
@@ -213,7 +216,11 @@ class _Routes:
         return web.json_response({"may": self._available})
 
     async def board(self, request: web.Request) -> web.Response:
-        """All that the viewer may see, at once as JSON, for clients that do not subscribe."""
+        """All that the viewer may see, at once as JSON, for clients that do not subscribe.
+
+        That is the sections and the timeline, filtered, with the offered actions and the local
+        state.
+        """
         state = await self._updates.full_state()
         seen = msgspec.json.encode({"put": state["sections"], "timeline": state["timeline"]})
         shown = msgspec.json.decode(filter_update(seen, request[_VIEWER]), type=_Board)

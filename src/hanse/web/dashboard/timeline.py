@@ -55,6 +55,7 @@ class Timeline:
     """Entries since the process began; each cluster is reported by one agent."""
 
     def __init__(self, began: datetime) -> None:
+        """Nothing is kept yet; objects created before `began` are not reported as created."""
         self._began = began
         self._number = 0
         self.kept: deque[TimelineEntry] = deque(maxlen=MAX_ENTRIES)
@@ -171,7 +172,7 @@ def _fact_entries(agent: ClusterId, change: FactChange) -> Iterator[_Draft]:
                 text = "is alive again" if alive else "is taken for dead: its Lease ran out"
                 yield lease, "fleet", "good" if alive else "bad", None, f"{text} (seen by {agent})"
         case WriteOutcome(place, result, message) if before is None:
-            yield place.where, "told", "warn", None, f"{place.ref}: {result}, {message}"
+            yield place.where, "told", "warn", place.ref, f"{result}: {message}"
         case _:
             return
 
@@ -207,9 +208,10 @@ def _condition_state(condition: Condition) -> State:
 
 
 def _difference(before: Object, after: Object) -> str | None:
-    """The names of the changed parts of an object; None if nothing but Hanse's own marks changed.
+    """Which of spec, status, data, value, labels and annotations changed, or that deletion began.
 
-    For EndpointSlices the number of ready endpoints, or None if that is the same.
+    None if none did, but for Hanse's own marks. For EndpointSlices the number of ready endpoints,
+    or None if that is the same.
     """
     if isinstance(after, EndpointSlice) and isinstance(before, EndpointSlice):
         ready = [sum(e.ready for e in one.endpoints or ()) for one in (before, after)]

@@ -139,7 +139,8 @@ class LiveUpdates:
     def _publish(self) -> None:
         """Render some of what is stale; if anything changed, send it to all subscribers.
 
-        New entries of the timeline and the local state count as changes, too.
+        New entries of the timeline, the local state, and that nothing is stale any more count as
+        changes, too.
         """
         was_stale = self._items.stale
         changes = self._items.refresh() if was_stale else ItemChanges({}, {})

@@ -17,13 +17,13 @@ class Viewer(Struct, frozen=True):
     """The namespaces that they may see; None for all, and all that is in none."""
 
     def may_see_namespace(self, namespace: str) -> bool:
-        """Whether what is in a namespace is shown; clusters and their faults always are."""
+        """Whether what is in a namespace is shown; True if it is empty, as for clusters."""
         return self.namespaces is None or not namespace or namespace in self.namespaces
 
     def may_see(self, section: str, key: str) -> bool:
-        """Whether an item is shown, by its section and by the namespace in its key.
+        """Whether an item is shown: the viewer may see the namespace in its key, or it is in none.
 
-        Of sections without namespaces, limited viewers see only clusters and links.
+        Of the sections `CLUSTER_SCOPED`, limited viewers see only clusters and links.
         """
         if self.namespaces is None or section in CLUSTER_SCOPED:
             return self.namespaces is None or section in ("clusters", "links")
@@ -51,7 +51,10 @@ class Access(Protocol):
 
 
 def item_namespace(section: str, key: str) -> str:
-    """The namespace of an item, by its key; empty where it is in none."""
+    """The namespace of an item, by its key; empty where it is in none.
+
+    Not for the sections `CLUSTER_SCOPED`, whose keys name no namespace.
+    """
     if section == "findings":
         return key.split("/")[3]
     if section.endswith("-objects"):
@@ -71,7 +74,7 @@ class _Update(Struct, omit_defaults=True):
 def filter_update(update: bytes, viewer: Viewer) -> bytes:
     """The JSON of an update without what a viewer may not see; unchanged if they see all.
 
-    Items are judged by section and key, timeline entries by namespace.
+    Items are judged by section and key, timeline entries by namespace; the local state stays.
     """
     if viewer.namespaces is None:
         return update

@@ -19,7 +19,8 @@ class Certificates:
     async def __call__(self, hosts: str, replaces: str) -> Wire:  # noqa: ARG002 - tells questions apart
         """Issue a server certificate for comma-separated hosts, by a new authority.
 
-        `replaces` is not used; the result tells when to renew.
+        Returns `certificate`, `key` and `authority` as PEM, and the time `renewAfter`; `replaces`
+        is not used.
         """
         from hanse.kube.certificates import (  # 8 MiB that few agents need
             LIFETIME,

@@ -139,12 +139,15 @@ class WebhookServer:
                 return
 
     async def answer(self, hook: str, body: bytes) -> bytes:
-        """The response to one AdmissionReview, for API servers in this process."""
+        """The response to one AdmissionReview, for API servers in this process.
+
+        Raises `InvalidReview` if the body is none, and KeyError for an unknown hook.
+        """
         return await respond(self._hooks[hook], body, self._snapshot, self._ask)
 
     @asynccontextmanager
     async def running(self, listener: socket.socket) -> AsyncIterator[None]:
-        """Serve on a socket until the block ends."""
+        """Serve on a socket until the block ends; handshakes fail until there is a certificate."""
         hooks = tuple(self._hooks.values())
         async with serving(hooks, self._snapshot, self._ask, listener, self._tls):
             yield

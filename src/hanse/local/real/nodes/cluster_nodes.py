@@ -158,7 +158,7 @@ class ClusterNodes:
             await self._shared.fabric.route(first.ipv6.address, services)
 
     async def publish_pod_ranges(self, transport: Transport) -> None:
-        """Write the pods' ranges of each registered node to its object, as most clusters have them.
+        """Patch the pod ranges into the Node of each node, which must be registered.
 
         No controller of the cluster gives them: the network plugin of a node has its own. Raises an
         error response.

@@ -219,7 +219,7 @@ def _hardware_address(index: int) -> str:
 
 
 def _carried(kind: FabricKind, ranges: AddressRanges) -> tuple[IPNetwork, ...]:
-    """A cluster's networks that others reach: routed pods and Services, flat pods, else none."""
+    """A cluster's networks that others reach: pods and Services if `routed`, pods if `flat`."""
     match kind:
         case "routed":
             return (ranges.pods, ranges.services, ranges.ipv6.pods, ranges.ipv6.services)

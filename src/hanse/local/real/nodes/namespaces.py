@@ -41,6 +41,7 @@ class Namespace:
         return await run_command(*self.command(*arguments), stdin=stdin)
 
     def _nsenter_options(self) -> tuple[str, ...]:
+        """The options of nsenter for the namespaces that commands run in."""
         return ("--net",)
 
 
@@ -58,7 +59,7 @@ class NetworkNamespace(Namespace):
         self._thread = ThreadPoolExecutor(1, "namespace", self._enter)
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function inside: sockets that it opens belong to this namespace for ever."""
+        """Call a function inside and wait for its result; sockets that it opens stay inside."""
         return self._thread.submit(function, *args, **kwargs).result()
 
     def close(self) -> None:

@@ -159,7 +159,10 @@ def _private_folders(node: NodeConfig) -> str:
 
 
 def _masquerade(node: NodeConfig, fabric: Fabric) -> str:
-    """Rules that hide pods behind the node's address where their own is not routed."""
+    """The nftables table by which pods leave their node under its address, as input for `nft`.
+
+    They keep their own towards pods of the cluster and networks that the fabric routes.
+    """
     own: list[tuple[IPNetwork, IPNetwork]] = [(node.pods, node.cluster_pods)]
     if node.ipv6 is not None:
         own.append((node.ipv6.pods, node.ipv6.cluster_pods))

@@ -44,7 +44,10 @@ async def egress_proxy(fabric: NetworkNamespace, path: Path) -> AsyncIterator[No
     """Serve CONNECT requests on a Unix socket, to the fabric and to loopback of this machine."""
 
     async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Read a CONNECT request and join its connections; a malformed one is closed."""
+        """Read a CONNECT request and join its connections.
+
+        Without a target it is closed; an invalid or unreachable one is answered 502.
+        """
         try:
             request = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             host, _, port = request.split(" ")[1].rpartition(":")

@@ -211,11 +211,11 @@ def kubelet_arguments(node: NodeConfig) -> Sequence[str]:
 
 
 def guard_arguments(node: NodeConfig) -> Sequence[str]:
-    """The arguments of `hanse` for the node's guard."""
+    """The arguments of `hanse` for the guard of a node, with its pod ranges of both families."""
     return (
         "guard",
         f"--node={node.name}",
-        f"--pod-range={node.pods}",
+        *(f"--pod-range={one}" for one in node.pod_ranges),
         f"--kubeconfig={NODE_FOLDER}/guard.kubeconfig",
         f"--cni-config={NODE_FOLDER}/cni",
         f"--cni-plugins={NODE_FOLDER}/plugins",
