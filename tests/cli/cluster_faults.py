@@ -107,6 +107,25 @@ SILENT = (
     ),
     Fault("ClusterSetMissing ClusterSet default in broker", "k broker delete clusterset --all"),
 )
+SLOW = (Fault("ClusterSlow Cluster bergen", "hanse local slow bergen 3s"),)
+HANGING = (
+    Fault(  # longer than a command waits; agents wait longer, and say that it is slow
+        "ClusterUnreachable Cluster bergen", "hanse local slow bergen 6s", unseen_by=OBSERVERS
+    ),
+)
+UNVERIFIED = (
+    Fault(
+        "CertificateUntrusted Cluster bergen",
+        """
+        kubectl config view --raw >before
+        kubectl config view --raw -o jsonpath="{.clusters[?(@.name=='hamburg')].cluster\
+        .certificate-authority-data}" | base64 -d >other.crt
+        kubectl config set-cluster bergen --certificate-authority other.crt --embed-certs
+        """,
+        unseen_by=OBSERVERS,
+        asked='cat before >"$KUBECONFIG"',
+    ),
+)
 BROKERLESS = (Fault("BrokerLost Cluster broker", "hanse local kill broker"),)
 EMPTIED = (
     Fault(
@@ -352,6 +371,9 @@ CLUSTERS = {
     "cut": CUT,
     "refused": REFUSED,
     "untrusted": UNTRUSTED,
+    "slow": SLOW,
+    "hanging": HANGING,
+    "unverified": UNVERIFIED,
     "brokerless": BROKERLESS,
     "emptied": EMPTIED,
     "absent": ABSENT,

@@ -88,14 +88,20 @@ def test_a_cluster_of_which_only_a_share_is_left_is_made_to_leave(
     applied = fleet.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(shares))
     assert applied.status == 0, applied.err
 
-    forced, again, mistyped = (
-        fleet.run_hanse("leave", "--broker", "rome", "--cluster-id", cluster, "--force")
-        for cluster in ("riga", "riga", "rigga")
+    forced, again, mistyped, unforced = (
+        fleet.run_hanse("leave", "--broker", "rome", "--cluster-id", cluster, *more)
+        for cluster, *more in (
+            ("riga", "--force"),
+            ("riga", "--force"),
+            ("rigga", "--force"),
+            ("rigga", "--context", "paris"),
+        )
     )
 
     assert forced.out.startswith("riga was made to leave rome")
     assert again.status == 0, again.err
     assert (mistyped.status, mistyped.out) == (2, "")
+    assert (unforced.status, unforced.err) == (2, mistyped.err)
     assert mistyped.err == "hanse: rigga is no member of rome and never was one; there is: riga\n"
     phase = ("clustermember", "riga", "-o", "jsonpath={.status.phase}")
     assert fleet.kubectl("-n", "hanse-broker", "get", *phase).out == "Left"

@@ -132,7 +132,7 @@ async def test_policies_are_not_served_only_if_the_server_says_so(
 
 
 def test_a_cluster_that_does_not_answer_fails_once() -> None:
-    silent = ClusterPreview("riga", UnreadCluster("riga", "no route to host", "silence"))
+    silent = ClusterPreview("riga", UnreadCluster("riga", "no route to host"))
 
     assert [(r.cluster, r.message) for r in failures(silent, LUBECK, HUB)] == [
         ("riga", "no route to host")
@@ -157,6 +157,41 @@ def test_pod_ranges_may_not_overlap_unless_globalnet_translates_them(intended: I
     both: dict[str, Any] = {"definitions": {"globalingressips.submariner.io": {}}}
     translated = [preview("lubeck", 1, **both), preview("bergen", 1, **both), HUB]
     assert failures(*translated, intended=intended) == []
+
+
+@pytest.mark.parametrize(
+    ("definitions", "status"),
+    [
+        ({"globalingressips.submariner.io": {}}, "unknown"),
+        (None, "unknown"),
+        ({}, "failed"),
+    ],
+    ids=["the other has it", "neither could be listed", "the other lacks it"],
+)
+def test_whether_globalnet_translates_ranges_is_unknown_where_definitions_cannot_be_listed(
+    definitions: dict[str, Any] | None, status: str
+) -> None:
+    unlisted = preview("lubeck", 1, definitions=None)
+    other = preview("bergen", 2, pod_ranges=LUBECK.pod_ranges, definitions=definitions)
+
+    results = check_previews([unlisted, other, HUB], LIGHTHOUSE)
+
+    [overlap] = (r for r in results if r.check == "overlaps")
+    assert overlap.status == status
+    if status == "unknown":
+        assert overlap.remedy == "kubectl --context lubeck get customresourcedefinitions"
+
+
+def test_whether_ranges_overlap_is_unknown_where_a_cluster_says_none() -> None:
+    unsaid = preview("bergen", 2, pod_ranges=(), pod_addresses=())
+
+    results = check_previews([LUBECK, unsaid, HUB], LIGHTHOUSE)
+
+    [overlap] = (r for r in results if r.check == "overlaps")
+    assert (overlap.status, overlap.message) == (
+        "unknown",
+        "no known range of one is in another; bergen does not say all of its own",
+    )
 
 
 def test_clocks_that_differ_from_each_other_fail() -> None:
@@ -184,6 +219,19 @@ def test_definitions_of_others_are_a_warning_and_our_own_are_not() -> None:
     for definitions, expected in ((ours, "ok"), (theirs, "warning")):
         results = check_previews([preview("lubeck", 1, definitions=definitions)], LIGHTHOUSE)
         assert {r.status for r in results if r.check == "other controllers"} == {expected}
+
+
+def test_other_controllers_are_unknown_where_definitions_cannot_be_listed() -> None:
+    [result] = (
+        r
+        for r in check_previews([preview("lubeck", 1, definitions=None)], LIGHTHOUSE)
+        if r.check == "other controllers"
+    )
+
+    assert (result.status, result.remedy) == (
+        "unknown",
+        "kubectl --context lubeck get customresourcedefinitions",
+    )
 
 
 def test_a_running_fleet_is_read_and_reported(fleet: RunningFederation) -> None:

@@ -16,18 +16,28 @@ cat > "$0.stdin"
 echo "$CNI_ARGS" > "$0.args"
 echo '{"cniVersion": "1.0.0", "ips": [{"address": "10.0.0.5/24"}]}'
 """
+NETWORK = """
+apiVersion: arktos.futurewei.com/v1
+kind: Network
+metadata: {name: acme.default}
+spec: {type: mizar, tenant: acme}
+"""
 RUNTIMES = "IgnoreUnknown=1;K8S_POD_NAMESPACE=pods;K8S_POD_NAME=web"
 
 
 @pytest.fixture(scope="module")
 def _pod(fleet: RunningFederation) -> Iterator[None]:
-    """The pod that runtimes ask for, with arguments of its own."""
-    fleet.kubectl("create", "namespace", "pods")
-    fleet.kubectl("-n", "pods", "run", "web", "--image", "none")
+    """The pod of a tenant that runtimes ask for, and one of nobody's; both have arguments."""
     given = "arktos.futurewei.com/cni-args=IPV4=12.34.56.78;VPCID=mizar-12345"
-    fleet.kubectl("-n", "pods", "annotate", "pod", "web", given)
+    for namespace in ("pods", "plain"):
+        fleet.kubectl("create", "namespace", namespace)
+        fleet.kubectl("-n", namespace, "run", "web", "--image", "none")
+        fleet.kubectl("-n", namespace, "annotate", "pod", "web", given)
+    fleet.kubectl("label", "namespace", "pods", "arktos.futurewei.com/tenant=acme")
+    fleet.kubectl("apply", "-f", "-", stdin=NETWORK)
     yield
-    fleet.kubectl("delete", "namespace", "pods")
+    fleet.kubectl("delete", "network", "acme.default")
+    fleet.kubectl("delete", "namespace", "pods", "plain")
 
 
 @pytest.fixture
@@ -83,6 +93,17 @@ def test_a_pods_arguments_reach_the_delegate_and_its_answer_the_runtime(
     assert args == f"{RUNTIMES};IPV4=12.34.56.78;VPCID=mizar-12345"
     request = json.loads((plugins / "delegate.stdin").read_text())
     assert request == {"cniVersion": "1.0.0", "name": "pods", "type": "delegate", "mtu": 1400}
+
+
+@pytest.mark.usefixtures("_pod")
+def test_a_pod_of_no_tenant_cannot_take_an_address_or_vpc_by_its_annotation(
+    fleet: RunningFederation, plugins: Path
+) -> None:
+    status, answer = call(fleet, plugins, "ADD", RUNTIMES.replace("=pods", "=plain"))
+
+    assert (status, answer["code"]) == (1, 11)
+    assert "pod plain/web is in no network; remove its annotation" in answer["msg"]
+    assert not (plugins / "delegate.args").exists()
 
 
 def test_a_pod_that_is_gone_can_still_be_taken_down(

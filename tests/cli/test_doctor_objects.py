@@ -260,6 +260,26 @@ def test_a_lease_that_nobody_renews_is_named() -> None:
     assert "nobody leads bergen" in found.problem
 
 
+@pytest.mark.parametrize(
+    ("renewed", "said"),
+    [
+        ("2026-05-01T14:59:55Z", "the clock of its agent is 180 min ahead of its API server's"),
+        ("2026-05-01T08:59:55Z", "the clock of its agent is 180 min behind its API server's"),
+    ],
+)
+def test_the_clock_of_an_agent_is_compared_with_that_of_its_api_server(
+    renewed: str, said: str
+) -> None:
+    spec = {"holderIdentity": "lubeck_a", "leaseDurationSeconds": 15, "renewTime": renewed}
+    written = {"managedFields": [{"time": "2026-05-01T11:59:55Z"}]}
+    agent = {"metadata": {"name": "hanse-agent", "namespace": "hanse-system", **written}}
+
+    found = only(lists(leases=[{**agent, "spec": spec}]))
+
+    assert found.code == "ClockSkew"
+    assert said in found.problem
+
+
 def test_a_webhook_that_nobody_answers_is_named_once() -> None:
     service = {"clientConfig": {"service": {"name": "hanse-webhooks", "namespace": "hanse-system"}}}
     ours = named(

@@ -3,8 +3,10 @@
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import cast
 
+import msgspec
 import pytest
 
 from hanse import app
@@ -15,18 +17,24 @@ from hanse.cli.permissions import Permission, agent_permissions, denied_to_agent
 from hanse.kube.client import Client
 from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, StaticCredentials
 from hanse.kube.clock import WallClock
+from hanse.kube.lease import format_micro_time
 from hanse.kube.transport import Request, Response
 from hanse.local.in_process import InProcessTransport
 from hanse.model.agent_manifests import agent_manifests
+from hanse.model.findings import Ref
+from hanse.model.kinds.coordination import Lease, LeaseMeta, LeaseSpec
 from hanse.model.kinds.rbac import ClusterRole, ClusterRoleBinding, RoleBinding
 from hanse.model.manifests import crd_manifests
+from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
+from hanse.model.refused_writes import REFUSED_WRITES, RefusedWrites
 from tinykube.apiserver import ApiServer
 
 pytestmark = pytest.mark.anyio
 
 SERVICES = app.Options(features=("services",))
-MOST_REQUESTS = 26
+MOST_REQUESTS = 17
 """A fleet has many clusters, and a person waits for them all."""
+REFUSED = RefusedWrites(Ref("Webhook", "strict", "", "lubeck"), 1, "web", "no", datetime.now(UTC))
 
 
 class Recorded(InProcessTransport):
@@ -49,6 +57,18 @@ async def installed(options: app.Options) -> Recorded:
     await apply(client, agent_manifests(app.watches_by_feature(options), "lubeck"))
     transport.requests.clear()
     return transport
+
+
+async def renew_lease(transport: Recorded, annotations: dict[str, str] | None = None) -> None:
+    """Renew the Lease of the cluster's agent, which others see by that."""
+    meta = LeaseMeta(name=AGENT, namespace=SYSTEM_NAMESPACE, annotations=annotations or {})
+    spec = LeaseSpec(
+        holder_identity="lubeck_1",
+        lease_duration_seconds=30,
+        renew_time=format_micro_time(datetime.now(UTC)),
+    )
+    await Client(transport).create(Lease(metadata=meta, spec=spec))
+    transport.requests.clear()
 
 
 async def examined(monkeypatch: pytest.MonkeyPatch, transport: Recorded) -> Sequence[str]:
@@ -90,10 +110,36 @@ async def test_a_member_that_only_shares_services_is_asked_little(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     transport = await installed(SERVICES)
+    await renew_lease(transport)
 
     await examined(monkeypatch, transport)
 
     assert len(transport.requests) <= MOST_REQUESTS
+
+
+@pytest.mark.parametrize(
+    ("options", "annotations", "alive"),
+    [
+        (SERVICES, {}, False),
+        (app.Options(), {}, True),
+        (SERVICES, {REFUSED_WRITES: msgspec.json.encode([REFUSED]).decode()}, True),
+    ],
+    ids=["its agent is gone", "its agent has webhooks", "something refuses writes"],
+)
+async def test_webhooks_are_listed_where_they_may_matter(
+    monkeypatch: pytest.MonkeyPatch,
+    options: app.Options,
+    annotations: dict[str, str],
+    alive: bool,
+) -> None:
+    transport = await installed(options)
+    if alive:
+        await renew_lease(transport, annotations)
+
+    await examined(monkeypatch, transport)
+
+    listed = {request.path.rpartition("/")[2] for request in transport.requests}
+    assert {"validatingwebhookconfigurations", "mutatingwebhookconfigurations"} <= listed
 
 
 async def test_what_roles_allow_an_agent_needs_no_review() -> None:

@@ -15,7 +15,7 @@ from hanse.cli.fleet_lists import read_objects
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER
 from hanse.kube.client import Client
 from hanse.kube.client_config import ClientConfig, ServerEndpoint, StaticCredentials
-from hanse.kube.errors import error_from_response
+from hanse.kube.errors import Unanswered, Unreachable, Untrusted, error_from_response
 from hanse.kube.transport import Request, Response
 from hanse.model.agent_report import BROKER_CONNECTION
 from hanse.model.conditions import condition
@@ -129,6 +129,70 @@ def test_a_member_cut_from_the_broker_is_silent_although_its_agent_runs() -> Non
     assert found.code == "ClusterSilent"
     assert found.remedy.commands == ("hanse local heal bergen broker",)
     assert [c.subject.name for c in found.consequences] == ["web"]
+
+
+@pytest.mark.parametrize("clock", [timedelta(hours=3), timedelta(hours=-3)], ids=str)
+@pytest.mark.parametrize(("written", "codes"), [(2, []), (60, ["AgentSilent"])])
+def test_a_wrong_clock_of_an_agent_hides_no_death_and_makes_none(
+    clock: timedelta, written: float, codes: list[str]
+) -> None:
+    renewed = written - clock.total_seconds()
+    agent = lease("hanse-agent", "hanse-system", "bergen_0", renewed, written=written)
+
+    found = findings(read("bergen", agent, agent=None))
+
+    assert [one.code for one in found] == codes
+
+
+def test_a_lease_is_as_old_as_it_was_when_its_cluster_answered() -> None:
+    early = read("bergen", agent=60, asked_at=NOW - timedelta(seconds=58))
+
+    assert findings(early) == ()
+
+
+def test_a_lease_is_judged_by_the_clock_of_its_api_server() -> None:
+    assert findings(read("bergen", agent=60, skew=timedelta(minutes=-1))) == ()
+    assert findings(read("bergen", agent=-30, skew=timedelta(minutes=1)))[0].code == "AgentSilent"
+
+
+@pytest.mark.parametrize(
+    ("bergen", "code", "commands"),
+    [
+        (read("bergen", slow=True), "ClusterSlow", ("hanse local slow bergen 0s",)),
+        (
+            ClusterRead("bergen", failure="no answer within 5 s", slow=True),
+            "ClusterUnreachable",
+            ("hanse local slow bergen 0s",),
+        ),
+        (
+            ClusterRead("bergen", failure="certificate has expired", untrusted=True),
+            "CertificateUntrusted",
+            (),
+        ),
+    ],
+    ids=["late", "not in time", "untrusted"],
+)
+def test_a_cluster_that_is_not_stopped_is_not_started(
+    bergen: ClusterRead, code: str, commands: tuple[str, ...]
+) -> None:
+    (found,) = findings(bergen)
+
+    assert (found.code, found.remedy.commands) == (code, commands)
+    assert commands or found.remedy.ask == "the administrator of bergen"
+
+
+@pytest.mark.parametrize(
+    ("error", "untrusted", "slow"),
+    [
+        (Untrusted("certificate has expired"), True, False),
+        (Unanswered("no answer within 5 s"), False, True),
+        (Unreachable("connection refused"), False, False),
+    ],
+)
+def test_why_a_cluster_is_not_read_is_kept(error: Unreachable, untrusted: bool, slow: bool) -> None:
+    found = unread(ReadFailure("bergen", error))
+
+    assert (found.untrusted, found.slow, found.refused) == (untrusted, slow, False)
 
 
 def reporting(connection: str) -> ClusterRead:

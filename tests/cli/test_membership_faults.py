@@ -23,7 +23,7 @@ hanse local stop agent bergen
 hanse leave --broker broker --cluster-id bergen --context bergen &
 k broker -n hanse-broker wait clustermember bergen --timeout=60s \
     --for=jsonpath='{.status.phase}'=Leaving
-pkill -P $!
+kill $!
 """
 JOIN_AGAIN = "hanse join --broker broker --cluster-id bergen --context bergen"
 UNFINISHED = ("bergen is leaving broker, and has not finished",)  # MemberLeaving

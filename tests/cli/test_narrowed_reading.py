@@ -47,11 +47,13 @@ from hanse.features.services.names import (
 from hanse.features.services.reading import ALL_IMPORTS, COUNTED, slices_from
 from hanse.kube.client import Client
 from hanse.kube.client_config import Credentials
+from hanse.kube.concurrency_limit import AdaptiveConcurrencyLimit
 from hanse.kube.errors import ServerError, Status, Unreachable
 from hanse.kube.rest_mapper import RestMapper
-from hanse.kube.transport import Response
+from hanse.kube.transport import Request, Response, Transport
 from hanse.kube.watch_events import Counted, Listed
 from hanse.model.conditions import Condition, condition
+from hanse.model.facts import Role
 from hanse.model.findings import Unknown, credentials_ref
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Service, ServiceSpec
@@ -373,6 +375,42 @@ async def test_a_further_list_that_fails_is_said_to_be_unknown() -> None:
     assert ALL_IMPORTS in found.failed
 
 
+async def test_a_further_list_that_fails_does_not_hide_the_others() -> None:
+    shop = Service(metadata=Meta(name="web", namespace="shop"))
+    services, exports = Watch(Role.LOCAL, Service), Watch(Role.LOCAL, ServiceExport)
+    server = Refusing([shop], ALL_IMPORTS)
+
+    found = await read_further(
+        read("riga"), cast("Client", server), [services, ALL_IMPORTS, exports]
+    )
+
+    assert found.objects(Service) == [shop]
+    assert found.denied == {ServiceImport.kind: "no answer in time"}
+    assert found.failed == {ALL_IMPORTS}
+
+
+async def test_what_waits_for_a_connection_is_not_asked_of_a_server_that_does_not_answer() -> None:
+    class Silent:
+        sent = 0
+
+        async def send(self, _: Request) -> Response:
+            self.sent += 1
+            raise Unreachable("connection refused")
+
+    transport = Silent()
+    limit = AdaptiveConcurrencyLimit(first=1, most=1)
+    client = Client(cast("Transport", transport), limit=limit)
+    watches = [Watch(Role.LOCAL, kind) for kind in (Namespace, Service, EndpointSlice)]
+
+    found = await read_further(read("riga"), client, watches)
+    assert transport.sent == 1
+    assert found.failed == {*watches}
+    assert set(found.denied.values()) == {"connection refused"}
+
+    await read_further(read("riga"), client, watches)
+    assert transport.sent == 2  # it may answer now
+
+
 def codes(reads: Iterable[ClusterRead]) -> list[str]:
     return [one.code for one in judged(reads).findings]
 
@@ -556,15 +594,21 @@ async def test_the_console_keeps_the_endpoints_of_a_cluster_that_it_does_not_rea
     ) -> ClusterRead:
         return await read(cluster, servers[cluster.name])
 
+    version = VersionAnswer("v1.34.0", Response(200, b"{}"), NOW, NOW)
+
     async def answered(*_: object) -> Any:
-        return AccessAnswer("", VersionAnswer("v1.34.0", Response(200, b"{}"), NOW, NOW), None)
+        return version
+
+    async def allowed(*_: object) -> Any:
+        return AccessAnswer("", version, None)
 
     async def read_objects(cluster: ClusterAccess, client: Client, _: object) -> ClusterRead:
         return await first_read(cluster.name, cast("Server", client))
 
     module = "hanse.cli.console.poller"
-    for name in ("read_version", "refresh", "read_access"):
+    for name in ("read_version", "refresh"):
         monkeypatch.setattr(f"{module}.{name}", answered)
+    monkeypatch.setattr(f"{module}.read_access", allowed)
     monkeypatch.setattr(f"{module}.read_objects", read_objects)
     monkeypatch.setattr(f"{module}.read_cluster", reach)
     for name in ("INTERVAL", "INTERVAL_PER_CLUSTER", "START_INTERVAL", "PUBLISH_INTERVAL"):

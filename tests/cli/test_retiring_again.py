@@ -19,10 +19,14 @@ from hanse.features.federation import manifests
 from hanse.features.federation.other_supervisors import LEAVING
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
+from hanse.kube.lease import format_micro_time, new_lease
 from hanse.local.in_process import InProcessTransport
-from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.coordination import Lease, LeaseSpec
+from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.federation import Federation
 from hanse.model.manifests import crd_manifests, manifest
+from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
+from hanse.model.objects import Meta
 from tests.cli.test_abandoning import access
 from tests.cli.test_killed_joins import Fleet, Killed
 from tinykube.apiserver import ApiServer
@@ -97,6 +101,35 @@ async def test_nothing_is_struck_off_before_the_agent_reports_that_it_has_handed
         await asyncio.sleep(0.1)
         assert "rome" in await _members(clients["paris"])
         await _set_status(clients["rome"], members=[], retiring=None)
+
+
+async def test_a_supervisor_keeps_its_account_in_a_member_until_it_reports_that_it_has_left(
+    clients: dict[str, Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One leader after another releases the Lease of a member that they leave."""
+    monkeypatch.setattr(leaving, "RELEASE_TIMEOUT", timedelta(seconds=60))
+    monkeypatch.setattr(leaving, "_POLL_INTERVAL", timedelta(milliseconds=1))
+    await _set_holder(clients["oslo"], "oslo", "paris_agent")
+    await _set_holder(clients["rome"], "rome", "paris_agent")
+    await _set_status(clients["paris"], members=[{"clusterID": "oslo", "leaving": True}])
+    renewed = format_micro_time(datetime.now(UTC))
+    spec = LeaseSpec(holder_identity="paris_a", lease_duration_seconds=60, renew_time=renewed)
+    await clients["paris"].create(Namespace(metadata=Meta(name=SYSTEM_NAMESPACE)))
+    await clients["paris"].create(new_lease(SYSTEM_NAMESPACE, AGENT, spec))
+    contexts = tuple(access(name, name) for name in NAMES)
+    request = MembershipRequest("league", "oslo", contexts[0], (contexts[1],), contexts=contexts)
+
+    leave = asyncio.create_task(leave_federation(request, dry_run=False))
+    while "oslo" in await _members(clients["paris"]):  # noqa: ASYNC110 - another program writes it
+        await asyncio.sleep(0.01)
+    await _set_holder(clients["oslo"], "oslo", "")
+    await asyncio.sleep(0.1)
+    kept = await account_owners(clients["oslo"])
+    await _set_status(clients["paris"], members=[])
+    await leave
+
+    assert "paris" in kept
+    assert "paris" not in await account_owners(clients["oslo"])
 
 
 @asynccontextmanager

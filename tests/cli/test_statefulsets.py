@@ -131,6 +131,16 @@ def test_without_a_broker_it_says_what_to_name(tmp_path: Path) -> None:
     assert len(result.err.splitlines()) == 1
 
 
+@pytest.mark.parametrize("name", ["store", "/store", "shop/", "shop/store/0"])
+def test_other_text_than_namespace_and_name_is_refused_in_a_sentence(
+    tmp_path: Path, name: str
+) -> None:
+    result = hanse("statefulsets", "restart", name, cwd=tmp_path)
+
+    assert result.status == 2
+    assert result.err == f"hanse: {name!r} is no set; write NAMESPACE/NAME, as shop/store\n"
+
+
 def test_undo_chooses_by_itself_only_if_the_present_template_is_known() -> None:
     older, newer = (Revision(n, None, {"n": n}, is_present=False) for n in (1, 2))
 

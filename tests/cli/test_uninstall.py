@@ -4,14 +4,19 @@ import asyncio
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
+import yaml
+from click.testing import CliRunner
 from msgspec.structs import replace
 
 from hanse import app
 from hanse.cli.apply import apply, apply_definitions
+from hanse.cli.clusters import ClusterAccess
 from hanse.cli.errors import CommandFailed
 from hanse.cli.member_records import set_phase
+from hanse.cli.root import hanse
 from hanse.cli.uninstall import removal
 from hanse.cli.uninstall.command import print_installation
 from hanse.cli.uninstall.leaving import check_members
@@ -23,20 +28,24 @@ from hanse.cli.uninstall.removal import (
     remove_installation,
 )
 from hanse.features.federation import manifests as federation
+from hanse.features.services.manifests import CLUSTER_ID, KUBECONFIG
 from hanse.features.statefulsets.names import CLUSTER
 from hanse.kube.client import Client
+from hanse.kube.client_config import ClientConfig, Credentials, Identity, ServerEndpoint
 from hanse.kube.clock import WallClock
 from hanse.kube.errors import NotFound
 from hanse.local.in_process import InProcessTransport
+from hanse.local.kubeconfig import Context, kubeconfig
 from hanse.model.agent_manifests import agent_manifests
 from hanse.model.kinds.admission import ValidatingAdmissionPolicy
 from hanse.model.kinds.apps import Deployment, StatefulSet, StatefulSetSpec
-from hanse.model.kinds.core import ConfigMap, Namespace, Service, ServicePort, ServiceSpec
+from hanse.model.kinds.core import ConfigMap, Namespace, Secret, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.hanse import ClusterMember, ClusterMemberSpec, MemberPhase
 from hanse.model.kinds.networking import LabelSelector
 from hanse.model.kinds.networks import Network, NetworkSpec
 from hanse.model.kinds.policy import PodDisruptionBudget, PodDisruptionBudgetSpec
 from hanse.model.manifests import Manifest, crd_manifests
+from hanse.model.naming import BROKER_SECRET, SYSTEM_NAMESPACE
 from hanse.model.objects import Meta
 from hanse.model.plan import Key
 from hanse.runtime.ownership import Owner, with_owner
@@ -235,6 +244,35 @@ async def test_users_objects_that_only_we_hold_are_something_of_ours(
 
     await remove_installation(client, found, print)
     assert (await find_installation(client, definitions=False)).held == ()
+
+
+@pytest.mark.parametrize("arguments", [(), ("--force",)], ids=["as usual", "by force"])
+def test_only_what_is_going_to_leave_its_broker_is_said_to(
+    monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    transport = InProcessTransport(ApiServer("rome", clock=WallClock()))
+
+    async def join() -> None:
+        client = Client(transport)
+        await client.create(Namespace(metadata=Meta(name=SYSTEM_NAMESPACE)))
+        access = ClientConfig(ServerEndpoint("https://192.0.2.1"), Identity(token="secret"))
+        text = yaml.safe_dump(kubeconfig([Context("broker", access)])).encode()
+        meta = Meta(
+            name=BROKER_SECRET,
+            namespace=SYSTEM_NAMESPACE,
+            labels={"app.kubernetes.io/part-of": "hanse"},
+            annotations={CLUSTER_ID: "rome"},
+        )
+        await client.create(Secret(metadata=meta, data={KUBECONFIG: text}))
+
+    asyncio.run(join())
+    cluster = ClusterAccess("rome", cast("Credentials", None))
+    monkeypatch.setattr("hanse.cli.clusters.select_cluster", lambda _: cluster)
+    monkeypatch.setattr("hanse.cli.clusters._transport", lambda _: transport)
+    told = CliRunner().invoke(hanse, ["uninstall", *arguments]).stdout
+
+    assert "Nothing was deleted" in told
+    assert ("leaves its broker first" in told) is (not arguments)
 
 
 @pytest.fixture(scope="module")

@@ -38,10 +38,10 @@ def parse_server_address(text: str, what: str = "") -> tuple[str, int]:
 
 
 def parse_forward(option: str) -> list[tuple[str, int]]:
-    """The name servers of a --forward option: an address, or a path of a resolv.conf.
+    """The name servers of a --forward option: ADDRESS[:PORT], or those of a resolv.conf at a /path.
 
-    One without nameserver lines gives none, which is logged: nodes without a network have such a
-    file, and our own names are answered there. Raises `InputError` for an invalid address or an
+    Its addresses are not checked; without nameserver lines it gives none, which is logged: nodes
+    without a network have such a file. Raises `InputError` for other text that is no address, or an
     unreadable file.
     """
     if not option.startswith("/"):

@@ -60,7 +60,7 @@ async def apply(
 ) -> list[AppliedManifest]:
     """Create or merge-patch each manifest in order; a dry run only reads the API server.
 
-    Returns each with its effect: unchanged, foreign and unserved ones are left, see `Effect`.
+    Returns each with its effect; unchanged, foreign, newer and unserved ones are left as they are.
     """
     return [AppliedManifest(one, await _apply(client, one, dry_run=dry_run)) for one in wanted]
 
@@ -84,7 +84,7 @@ def deleted(done: Iterable[AppliedManifest]) -> list[AppliedManifest]:
 
 
 async def _delete_unwanted(client: Client, unwanted: Manifest, *, dry_run: bool) -> Effect:
-    """Delete the object, if it exists and this is no dry run; DELETED also in a dry run."""
+    """Delete the object, or only read it in a dry run; DELETED both times, UNCHANGED if absent."""
     if await read_existing(client, unwanted) is None:
         return Effect.UNCHANGED
     if not dry_run:
@@ -119,8 +119,8 @@ async def read_existing(client: Client, wanted: Manifest) -> Wire | None:
 async def _apply(client: Client, wanted: Manifest, *, dry_run: bool) -> Effect:
     """Create, merge-patch or leave one object, and return the effect; a dry run only reads.
 
-    Create-only manifests are never patched, nor CustomResourceDefinitions that are not ours, or
-    that a newer release has written.
+    Never patched are create-only manifests, CustomResourceDefinitions that are not ours, and what a
+    newer release has written.
     """
     found = await read_existing(client, wanted)
     if found is None:
@@ -155,7 +155,7 @@ async def _create(client: Client, wanted: Manifest, *, dry_run: bool) -> Effect:
 
 
 async def _serves(client: Client, wanted: Manifest) -> bool:
-    """Whether the API server serves a manifest's kind, by a list request: only a 404 means no."""
+    """Whether the API server serves a manifest's kind, by a list: False after 404, others raise."""
     try:
         await client.send(Request("GET", resource_path(wanted.kind), (("limit", "1"),)))
     except NotFound:

@@ -77,7 +77,7 @@ class ClusterAccess(Struct, frozen=True):
 
 
 async def check_readable(found: Credentials) -> Credentials:
-    """Load the credentials, and return them unchanged; raises `InputError` if that fails."""
+    """Load the credentials, and return them unchanged; raises `InputError` for `BadCredentials`."""
     try:
         await found.config()
     except BadCredentials as error:
@@ -108,8 +108,9 @@ async def read_clusters(
 ) -> list[T | ReadFailure]:
     """Call `read` for every cluster, several at a time; results are in the order of the clusters.
 
-    One that fails, or takes longer than `limit`, is a `ReadFailure`; nothing is raised for it.
-    `clients` by name are used instead of new ones, and are not closed; it needs one per cluster.
+    A `KubeError` of one, or more time than `limit`, becomes its `ReadFailure`; other errors are
+    raised. `clients` by name are used instead of new ones, and are not closed; it needs one per
+    cluster.
     """
     turns = asyncio.Semaphore(MAX_CONCURRENT_READS if clients is None else MAX_CONNECTIONS)
 
@@ -157,13 +158,15 @@ async def open_client(access: Credentials) -> AsyncIterator[Client]:
 async def open_clients(clusters: Iterable[ClusterAccess]) -> AsyncIterator[dict[str, Client]]:
     """A client for each cluster by name, all closed at the end of the block.
 
-    The more clusters there are, the fewer connections does each have.
+    The more clusters there are, the fewer connections does each have. A slow server is asked as
+    much at a time as a quick one: a person waits, and few requests follow.
     """
     chosen = list(clusters)
     width = max(MAX_CONNECTIONS // max(len(chosen), 8), 1)
     clients: dict[str, Client] = {
         one.name: _RetryingClient(
-            _transport(one.credentials), limit=AdaptiveConcurrencyLimit(first=width, most=width)
+            _transport(one.credentials),
+            limit=AdaptiveConcurrencyLimit(first=width, most=width, slow=READ_TIMEOUT),
         )
         for one in chosen
     }
@@ -234,7 +237,11 @@ class _NamedClient(_RetryingClient):
 
 
 def _user_error(name: str, error: KubeError) -> InputError | CommandFailed:
-    """The error, returned to be raised, that the user sees for a cluster's error, with a remedy."""
+    """The error that the user sees for a cluster's error, returned to be raised.
+
+    `InputError` for bad credentials, else `CommandFailed`; with a remedy unless the server refused
+    for another reason than rights.
+    """
     match error:
         case BadCredentials():
             return InputError(f"{name}: {error}; check the credentials of that context")
@@ -350,7 +357,10 @@ def kubeconfig_files(
 
 
 def current_context(settings: GlobalOptions, environment: Mapping[str, str] = os.environ) -> str:
-    """The kubeconfig's current-context, "" without one; `in-cluster` in a pod that has no file."""
+    """The kubeconfig's current-context, "" without one; `in-cluster` in a pod that has no file.
+
+    Raises `BadCredentials` for a kubeconfig that is missing or cannot be used.
+    """
     files = kubeconfig_files(settings, environment)
     if files is None:
         return IN_CLUSTER
@@ -366,7 +376,11 @@ def is_local(settings: GlobalOptions, environment: Mapping[str, str] = os.enviro
 
 
 def local_folder(settings: GlobalOptions, environment: Mapping[str, str] = os.environ) -> Path:
-    """The folder of the chosen kubeconfig, first one where `hanse up` runs; else the default."""
+    """The folder where a local federation may run: that of --kubeconfig or $KUBECONFIG, if given.
+
+    Of several files the first beside which `hanse up` runs, else the first; without any file
+    $HANSE_DIR or ./.hanse.
+    """
     if settings.kubeconfig is None and not environment.get("KUBECONFIG"):
         return _default_folder(environment)
     files = kubeconfig_files(settings, environment) or ()
@@ -375,7 +389,7 @@ def local_folder(settings: GlobalOptions, environment: Mapping[str, str] = os.en
 
 
 def has_ended(folder: Path) -> bool:
-    """Whether a folder has a local federation's kubeconfig, and a lock that nobody holds."""
+    """Whether a folder has a local federation's kubeconfig, and a lock file that nobody holds."""
     try:
         with (folder / LOCK_FILE).open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

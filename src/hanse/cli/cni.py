@@ -22,7 +22,6 @@ from hanse.features.networks.cni import (
     KnownPod,
     PodRef,
     merge_cni_args,
-    names_vpc,
     parse_config,
     parse_pod,
     pod_cni_args,
@@ -59,9 +58,10 @@ class CniResult(Struct, frozen=True):
 
 
 async def run_call(call: CniCall) -> CniResult:
-    """Run one CNI call: answer VERSION, and delegate every other command to the configured plugin.
+    """Run one CNI call: answer VERSION, and delegate other CNI commands to the configured plugin.
 
-    For pod commands CNI_ARGS get the pod's annotation. A `CniError` becomes status 1 and JSON.
+    For pod commands CNI_ARGS get the pod's annotation. An unknown command, or a `CniError`, becomes
+    status 1 and JSON.
     """
     command = call.environment.get("CNI_COMMAND", "")
     version = "1.0.0"
@@ -99,8 +99,7 @@ async def _annotation(config: CniConfig, ref: PodRef | None, command: str) -> st
 async def _read_pod(config: CniConfig, ref: PodRef) -> KnownPod | None:
     """Read the pod from the API server of the plugin configuration, within `READ_TIMEOUT`.
 
-    Its network, too, unless its arguments name a VPC, which nobody but a provider writes; None if
-    it is not there. Raises `TimeoutError`.
+    Its network, too; None if the pod is not there. Raises `KubeError` or `TimeoutError`.
     """
     file = Path(config.kubeconfig) if config.kubeconfig else None
     access = credentials.find_credentials(file, context=config.context)
@@ -108,7 +107,7 @@ async def _read_pod(config: CniConfig, ref: PodRef) -> KnownPod | None:
         pod = await read_or_none(client, Pod, ref.name, ref.namespace)
         if pod is None:
             return None
-        return KnownPod(pod, None if names_vpc(pod) else await _read_network(client, pod))
+        return KnownPod(pod, await _read_network(client, pod))
 
 
 async def _read_network(client: Client, pod: Pod) -> Network | None:

@@ -29,7 +29,7 @@ def features_option(about: str) -> Callable[[Command], Command]:
 
 
 def parse_features_option(text: str) -> tuple[str, ...]:
-    """The features of a list, with those that they require; raises `InputError`."""
+    """The features of a list, with those that they require; `InputError` for an unknown one."""
     try:
         return parse_features(text)
     except UnknownFeature as error:

@@ -112,9 +112,9 @@ def _since(one: Finding) -> str:
 
 
 def print_summaries(findings: Iterable[Finding]) -> None:
-    """Print a line for findings of RISK or worse, at most `SHOWN_CONSEQUENCES`, and `hanse doctor`.
+    """Print a line for each finding of RISK or worse, and that `hanse doctor` has the remedies.
 
-    Nothing if there is none.
+    At most `SHOWN_CONSEQUENCES` of them, and how many more; nothing if there is none.
     """
     shown = [one for one in findings if one.severity.at_least(Severity.RISK)]
     for one in shown[:SHOWN_CONSEQUENCES]:

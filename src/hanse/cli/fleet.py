@@ -12,7 +12,14 @@ from hanse.app import BROKER
 from hanse.cli.clusters import ReadFailure
 from hanse.features.services.names import SOURCE_CLUSTER
 from hanse.features.services.reading import NARROWED
-from hanse.kube.errors import ApiError, BadCredentials, ServerError, Throttled
+from hanse.kube.errors import (
+    ApiError,
+    BadCredentials,
+    ServerError,
+    Throttled,
+    Unanswered,
+    Untrusted,
+)
 from hanse.kube.listed_objects import ListedObjects
 from hanse.kube.watch_events import Counted, Listed
 from hanse.model.agent_report import (
@@ -48,7 +55,13 @@ from hanse.model.kinds.core import Namespace, ServiceAccount
 from hanse.model.kinds.federation import CLUSTER_ID, ClusterClaim, Federation
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet
 from hanse.model.kinds.multicluster import ServiceExport
-from hanse.model.naming import AGENT, BROKER_NAMESPACE, SYSTEM_NAMESPACE, holder_cluster
+from hanse.model.naming import (
+    AGENT,
+    BROKER_NAMESPACE,
+    IDENTITY_NAMESPACE,
+    SYSTEM_NAMESPACE,
+    holder_cluster,
+)
 from hanse.model.objects import ClusterId, Kind
 from hanse.model.paused_objects import reported_pauses
 from hanse.model.refused_writes import reported_refusals
@@ -82,6 +95,10 @@ class ClusterRead(Struct, frozen=True):
     """Why it could not be read at all."""
     refused: bool = False
     """Whether that is for our credentials."""
+    untrusted: bool = False
+    """Whether that is for the certificate of its API server."""
+    slow: bool = False
+    """Whether it answered late, or took our request and did not answer in time."""
     failed: frozenset[Watch] = frozenset()
     """Further lists that could not be read."""
     agent_forbidden: tuple[str, ...] = ()
@@ -90,6 +107,10 @@ class ClusterRead(Struct, frozen=True):
     """What the agent has rights for; all where its account does not say."""
     refused_renewal: str = ""
     """Why the API server refuses renewals of its agent's Lease, which has run out, if it does."""
+    skew: timedelta = timedelta(0)
+    """How far the clock of its API server is at least ahead of ours."""
+    asked_at: datetime | None = None
+    """When it was asked; others may take longer to answer, and Leases have an age."""
     member_id: ClusterId = ""
     """The id that its record on a broker has, which `identified` finds."""
 
@@ -128,28 +149,51 @@ class ClusterRead(Struct, frozen=True):
         leases = (one for one in self.objects(Lease) if (one.namespace, one.name) == own)
         return next(leases, None)
 
+    def has_live_agent(self, now: datetime) -> bool:
+        """Whether the Lease of its agent has a holder, who renews it in time."""
+        lease = self.agent_lease
+        held = lease is not None and bool(lease.spec.holder_identity)
+        return lease is not None and held and self.silence(lease, now) is None
+
+    def silence(self, lease: Lease, now: datetime, grace: timedelta = GRACE) -> timedelta | None:
+        """How long a Lease of this cluster had not been renewed when it was read, if too long.
+
+        `now` is that time, by our clock, where the reading does not say it.
+        """
+        return lease.silence((self.asked_at or now) + self.skew, grace)
+
     @property
     def is_broker(self) -> bool:
         """Whether it has ClusterSets, or records of members: only brokers do."""
         return bool(self.objects(ClusterSet) or self.objects(ClusterMember))
 
 
-def unread(failure: ReadFailure) -> ClusterRead:
+def unread(failure: ReadFailure, expired: datetime | None = None) -> ClusterRead:
     """The reading of a cluster that could not be read, with the error's text as its `failure`.
 
-    `refused` for bad credentials and 4xx answers, except 429.
+    `refused` for bad credentials and 4xx answers, except 429; `expired` is when the credentials
+    did, if they have.
     """
     error = failure.error
     answered = isinstance(error, ApiError) and not isinstance(error, ServerError | Throttled)
     refused = answered or isinstance(error, BadCredentials)
     message = failure.message("no answer in time")
-    return ClusterRead(failure.cluster, failure=message, refused=refused)
+    if refused and expired is not None:
+        message = f"{message}; they expired on {expired:%Y-%m-%d %H:%M} UTC"
+    return ClusterRead(
+        failure.cluster,
+        failure=message,
+        refused=refused,
+        untrusted=isinstance(error, Untrusted),
+        slow=isinstance(error, Unanswered),
+    )
 
 
 def identified(reads: Iterable[ClusterRead]) -> tuple[ClusterRead, ...]:
-    """The readings, each with the id of its record on a broker among them; nothing is read here.
+    """The readings, each with the name of its record on a broker among them as `member_id`, or "".
 
-    A record is that of a cluster by the uid of its namespace kube-system.
+    A record is that of a cluster by the uid of its namespace kube-system; one that has left does
+    not count.
     """
     known = tuple(reads)
     records = (record for one in known for record in one.objects(ClusterMember))
@@ -159,7 +203,7 @@ def identified(reads: Iterable[ClusterRead]) -> tuple[ClusterRead, ...]:
 
 def _uid(read: ClusterRead) -> str:
     """The uid of a cluster's namespace kube-system; empty if that was not read."""
-    uids = (one.metadata.uid for one in read.objects(Namespace) if one.name == "kube-system")
+    uids = (one.metadata.uid for one in read.objects(Namespace) if one.name == IDENTITY_NAMESPACE)
     return next(uids, "")
 
 
@@ -173,7 +217,8 @@ def build_fleet(
 ) -> MultiClusterSnapshot:
     """The snapshots of all clusters, read or not, by cluster id; nothing is read here.
 
-    Each is as the cluster's own agent would have it. A sole broker goes by its own id in all.
+    Each is as the cluster's own agent would have it. A sole broker goes by its own id in all but
+    those that have left it.
     """
     found = {one.cluster: one for one in reads}
     brokers = [name for name, one in found.items() if one.is_broker]
@@ -217,9 +262,10 @@ def _snapshot(
 
 
 def _facts(name: ClusterId, read: ClusterRead, now: datetime) -> Iterable[Fact]:
-    """The facts of a cluster: roles, counts, unserved and denied kinds, agent, heartbeats.
+    """The facts of a cluster: roles, features, counts, unserved and denied kinds, agent, members.
 
-    Neither agent nor heartbeats of one that could not be read; heartbeats only of a broker.
+    Neither agent nor members' heartbeats of one that could not be read, nor the agent where Leases
+    are denied; heartbeats only of a broker.
     """
     phase = Phase.UNREACHABLE if read.failure else Phase.SYNCED
     lease = read.agent_lease
@@ -235,6 +281,8 @@ def _facts(name: ClusterId, read: ClusterRead, now: datetime) -> Iterable[Fact]:
         listed=not read.failure,
         forbidden=read.agent_forbidden,
         rejected=_lacks_account(read, now),
+        untrusted=read.untrusted,
+        slow=read.slow,
     )
     yield AgentFeatures(name, read.features)
     for kind, counted in read.counts.items():
@@ -248,9 +296,9 @@ def _facts(name: ClusterId, read: ClusterRead, now: datetime) -> Iterable[Fact]:
     if read.failure:
         return
     if Lease.kind not in read.denied:
-        yield _agent_run(name, lease, now)
+        yield _agent_run(name, read, now)
     if read.refused_renewal and lease is not None:
-        since = lease.renewed or now
+        since = lease.last_renewal or now
         yield AgentLeaseRefused(name, lease.namespace, read.refused_renewal, since)
     if read.is_broker:
         yield from _heartbeats(name, read, now)
@@ -309,7 +357,7 @@ def _reported_links(
 
 
 def _denied_kinds(message: str) -> tuple[str, ...]:
-    """The kinds that an agent may not read in a member, by what it says of that."""
+    """The kinds that an agent may not read, by its message; `what it needs` if that names none."""
     found = _MAY_NOT_READ.search(message)
     return tuple(found[1].split(", ")) if found is not None else ("what it needs",)
 
@@ -325,24 +373,26 @@ def _lost_connections(read: ClusterRead) -> Iterator[LostConnection]:
 def _lacks_account(read: ClusterRead, now: datetime) -> bool:
     """Whether an agent has stopped renewing its Lease, and its account is known to be gone."""
     lease = read.agent_lease
-    if lease is None or lease.silence(now, GRACE) is None:
+    if lease is None or read.silence(lease, now) is None:
         return False
     return ACCOUNT in read.lists and not read.listed(ACCOUNT)
 
 
-def _agent_run(name: ClusterId, lease: Lease | None, now: datetime) -> AgentRun:
-    """Whether the agent holds its Lease and renews it; one without holder was released by it."""
+def _agent_run(name: ClusterId, read: ClusterRead, now: datetime) -> AgentRun:
+    """The agent by its Lease: alive if that has a holder and was renewed in time, else not."""
+    lease = read.agent_lease
     if lease is None:
         return AgentRun(name, "", alive=False)
-    holder, in_time = lease.spec.holder_identity, lease.silence(now, GRACE) is None
-    return AgentRun(name, holder or "nobody", bool(holder) and in_time, lease.renewed)
+    holder = lease.spec.holder_identity
+    return AgentRun(name, holder or "nobody", read.has_live_agent(now), lease.last_renewal)
 
 
 def _heartbeats(broker: ClusterId, read: ClusterRead, now: datetime) -> Iterable[LeaseLiveness]:
     """Ready or silent, for each Lease with a member's label or in the default broker namespace."""
     for lease in read.objects(Lease):
         if MEMBER in lease.metadata.labels or lease.namespace == BROKER_NAMESPACE:
-            state = HolderState.READY if lease.silence(now, GRACE) is None else HolderState.SILENT
-            since = lease.renewed or now
+            silent = read.silence(lease, now) is not None
+            state = HolderState.SILENT if silent else HolderState.READY
+            since = lease.last_renewal or now
             holder = lease.spec.holder_identity
             yield LeaseLiveness(broker, lease.namespace, lease.name, holder, state, since)

@@ -1,7 +1,7 @@
 """Lists what views need from the API servers of a fleet: first of each cluster, then the rest."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,10 +10,19 @@ from msgspec.structs import replace
 
 from hanse.app.views import first_reads, further_reads
 from hanse.cli.clusters import MAX_CONNECTIONS, ClusterAccess
-from hanse.cli.fleet import GRACE, ClusterRead, SelectedList, build_fleet, identified
+from hanse.cli.fleet import ClusterRead, SelectedList, build_fleet, identified
 from hanse.features.services.reading import COUNTED, NARROWED
 from hanse.kube.client import Client
-from hanse.kube.errors import ApiError, Forbidden, KubeError, NotFound, ServerError
+from hanse.kube.concurrency_limit import BEFORE_SENDING
+from hanse.kube.errors import (
+    ApiError,
+    BadCredentials,
+    Forbidden,
+    KubeError,
+    NotFound,
+    ServerError,
+    Unreachable,
+)
 from hanse.kube.watch_events import Counted, Listed
 from hanse.model.crds import CUSTOM_RESOURCES
 from hanse.model.facts import Role
@@ -94,14 +103,30 @@ async def read_further(
 ) -> ClusterRead:
     """List more from the API server, and return the reading with it; errors do not raise.
 
-    Lists that fail go to `failed`, so that they are not tried again, and their kinds to `denied`.
+    What was not listed goes to `failed`, so that it is not tried again, and the kinds that failed
+    with an error other than 404 to `denied`. Once the server does not answer one list, or rejects
+    our credentials, those that wait for a connection are not sent, and fail with the same error.
     """
-    try:
-        found = await _list_all(client, watches)
-    except (KubeError, TimeoutError) as error:
-        reason = str(error) or "no answer in time"
-        denied = {**read.denied, **{watch.kind.kind: reason for watch in watches}}
-        return replace(read, denied=denied, failed=read.failed | {*watches})
+    lost: list[KubeError] = []
+
+    def check_answers() -> None:
+        """Raise the error of the list that was not answered, if there is one."""
+        if lost:
+            raise lost[0]
+
+    async def list_or_fail(client: Client, watch: Watch, found: _Lists) -> None:
+        """List what one watch names into the result; any error of it but 404 goes to `denied`."""
+        token = BEFORE_SENDING.set(check_answers)
+        try:
+            await _list_one(client, watch, found)
+        except (KubeError, TimeoutError) as error:
+            found.denied[watch.kind.kind] = str(error) or "no answer in time"
+            if isinstance(error, Unreachable | BadCredentials):
+                lost.append(error)
+        finally:
+            BEFORE_SENDING.reset(token)
+
+    found = await _list_all(client, watches, list_or_fail)
     merged = {**read.lists, **found.lists}
     lists = {w: one for w, one in merged.items() if not _is_part(w, merged)}
     failed = read.failed | ({*watches} - found.lists.keys())
@@ -127,7 +152,10 @@ async def read_objects(
     counts: dict[Kind, Counted[Any]] = {}
 
     async def count(kind: type[Any]) -> None:
-        """Count a kind, and keep its first objects; what cannot be counted has to be listed."""
+        """Count a kind, and keep its first objects; without a total if the API server fails.
+
+        One that is forbidden or not served is left out.
+        """
         try:
             counts[kind.kind] = await client.count(kind, first=SAMPLE)
         except (Forbidden, NotFound):
@@ -141,12 +169,12 @@ async def read_objects(
 
 
 async def ask_renewal(read: ClusterRead, client: Client) -> ClusterRead:
-    """The reading, with why its API server refuses renewals of its agent's Lease, if it does.
+    """The reading, with why admission refuses renewals of its agent's Lease, if it does.
 
     Asked by a dry run, which stores nothing, and only where the Lease has run out.
     """
     lease = read.agent_lease
-    if lease is None or lease.silence(datetime.now(UTC), GRACE) is None:
+    if lease is None or read.silence(lease, datetime.now(UTC)) is None:
         return read
     change = {"metadata": {"annotations": {"hanse.dev/asked": "true"}}}
     try:
@@ -164,10 +192,13 @@ async def read_watches(name: str, client: Client, watches: Collection[Watch]) ->
 
 def unserved_kinds(client: Client) -> frozenset[type[Object]]:
     """The custom resources that a server does not serve, as discovered; none before discovery."""
+    return frozenset(kind for kind in CUSTOM_RESOURCES if _is_unserved(client, kind))
+
+
+def _is_unserved(client: Client, kind: type[Object]) -> bool:
+    """Whether discovery did not find a kind; False before discovery."""
     served = client.rest_mapper.served
-    if served is None:
-        return frozenset()
-    return frozenset(kind for kind in CUSTOM_RESOURCES if served.resolve(kind) is None)
+    return served is not None and served.resolve(kind) is None
 
 
 class _Lists(Struct):
@@ -181,45 +212,48 @@ class _Lists(Struct):
 _NAMESPACES = Watch(Role.LOCAL, Namespace)
 
 
-async def _list_all(client: Client, watches: Collection[Watch]) -> _Lists:
+async def _list_one(client: Client, watch: Watch, found: _Lists) -> None:
+    """List what one watch names into the result, or its kind to `unserved` or `denied`.
+
+    Empty in a namespace that does not exist; nothing for an optional one that is forbidden. Of
+    errors, 404 goes to `unserved`, as kinds that discovery did not find; 403 and 5xx to `denied`.
+    """
+    if watch.kind in CUSTOM_RESOURCES and _is_unserved(client, watch.kind):
+        found.unserved.add(watch.kind.kind)
+        return
+    spaces = found.lists.get(_NAMESPACES)
+    if watch.namespace and spaces is not None and not _has_name(spaces, watch.namespace):
+        found.lists[watch] = Listed((), spaces.resource_version)
+        return
+    fields = f"metadata.name={watch.name}" if watch.name else ""
+    fields = watch.fields if isinstance(watch, SelectedList) else fields
+    try:
+        found.lists[watch] = await client.list(
+            watch.kind, namespace=watch.namespace, labels=watch.labels, fields=fields
+        )
+    except NotFound:
+        found.unserved.add(watch.kind.kind)
+    except Forbidden as error:
+        if not watch.optional:
+            found.denied[watch.kind.kind] = str(error)
+    except ServerError as error:
+        found.denied[watch.kind.kind] = str(error)
+
+
+async def _list_all(
+    client: Client,
+    watches: Collection[Watch],
+    list_one: Callable[[Client, Watch, _Lists], Awaitable[None]] = _list_one,
+) -> _Lists:
     """List concurrently from the API server what the watches name, and nothing twice.
 
-    Namespaces come first, if they are among it: what is not there has no objects. Errors by kind:
-    404 to `unserved`, as kinds that discovery did not find; 403, unless the watch is optional, and
-    5xx to `denied`.
+    Namespaces come first, if they are among it: what is not there has no objects. Errors as in
+    `list_one`. What was not listed has no entry in `lists`.
     """
     found = _Lists({}, set(), {})
-    unserved = unserved_kinds(client)
-
-    async def read(watch: Watch) -> None:
-        """List what one watch names into the result, or its kind to `unserved` or `denied`.
-
-        Empty in a namespace that does not exist; nothing for an optional one that is forbidden.
-        """
-        if watch.kind in unserved:
-            found.unserved.add(watch.kind.kind)
-            return
-        spaces = found.lists.get(_NAMESPACES)
-        if watch.namespace and spaces is not None and not _has_name(spaces, watch.namespace):
-            found.lists[watch] = Listed((), spaces.resource_version)
-            return
-        fields = f"metadata.name={watch.name}" if watch.name else ""
-        fields = watch.fields if isinstance(watch, SelectedList) else fields
-        try:
-            found.lists[watch] = await client.list(
-                watch.kind, namespace=watch.namespace, labels=watch.labels, fields=fields
-            )
-        except NotFound:
-            found.unserved.add(watch.kind.kind)
-        except Forbidden as error:
-            if not watch.optional:
-                found.denied[watch.kind.kind] = str(error)
-        except ServerError as error:
-            found.denied[watch.kind.kind] = str(error)
-
     if _NAMESPACES in watches:
-        await read(_NAMESPACES)
-    await asyncio.gather(*(read(watch) for watch in watches if watch != _NAMESPACES))
+        await list_one(client, _NAMESPACES, found)
+    await asyncio.gather(*(list_one(client, one, found) for one in watches if one != _NAMESPACES))
     return found
 
 

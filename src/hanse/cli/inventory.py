@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from msgspec import Raw, Struct
 
@@ -16,9 +16,10 @@ from hanse.cli.clusters import (
     read_clusters,
 )
 from hanse.cli.errors import CommandFailed
-from hanse.cli.fleet import ACCOUNT, ClusterRead
+from hanse.cli.fleet import ACCOUNT, ClusterRead, unread
 from hanse.cli.fleet_lists import read_watches
 from hanse.cli.permissions import (
+    LEASE_RENEWAL,
     Permission,
     agent_permissions,
     denied_permissions,
@@ -29,12 +30,12 @@ from hanse.features.services.exported import bad_conditions
 from hanse.kube.client import Client
 from hanse.kube.client_config import Identity
 from hanse.kube.discovery import refresh
-from hanse.kube.errors import BadCredentials, Unreachable
+from hanse.kube.errors import BadCredentials
 from hanse.kube.optional_reads import list_or_empty
 from hanse.kube.transport import Request, Response
 from hanse.model.agent_manifests import granted_features
 from hanse.model.crds import is_of_newer_release
-from hanse.model.facts import Role
+from hanse.model.facts import SLOW_ANSWER, Role
 from hanse.model.feature_names import FEATURES
 from hanse.model.json_input import decode_json
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
@@ -137,7 +138,6 @@ class UnreadCluster(Struct, frozen=True):
 
     name: str
     why: str
-    fault: Literal["silence", "refusal", "credentials"]
 
 
 class ClusterInventory(Struct, frozen=True):
@@ -187,13 +187,8 @@ async def read_inventories(
 
 
 def unread_cluster(failure: ReadFailure) -> UnreadCluster:
-    """The failure with its fault: credentials, silence if unreachable, else refusal."""
-    fault: Literal["silence", "refusal", "credentials"] = "refusal"
-    if isinstance(failure.error, BadCredentials):
-        fault = "credentials"
-    elif isinstance(failure.error, Unreachable):
-        fault = "silence"
-    return UnreadCluster(failure.cluster, str(failure.error), fault)
+    """The cluster with the text of its error."""
+    return UnreadCluster(failure.cluster, failure.message("no answer in time"))
 
 
 class AccessAnswer(Struct, frozen=True):
@@ -214,11 +209,16 @@ async def read_access(
     answer: "VersionAnswer",
     read: ClusterRead,
 ) -> AccessAnswer:
-    """Ask which of the permissions are denied; with any, the agent's are checked, too."""
+    """Ask which `permissions` we are denied and, if some are given, what the agent is denied.
+
+    Also tells when our credentials expire, and the agent's features by its account.
+    """
     access = await cluster.credentials.config()
     account = next(iter(read.listed(ACCOUNT)), None)
     features = granted_features(account.metadata.annotations if account is not None else {})
     needed = agent_permissions(features) if permissions and account is not None else ()
+    if read.has_live_agent(datetime.now(UTC)):  # it evidently may renew its Lease
+        needed = tuple(one for one in needed if one != LEASE_RENEWAL)
     denied, agent_denied = await asyncio.gather(
         denied_permissions(client, permissions), denied_to_agent(client, needed)
     )
@@ -227,12 +227,11 @@ async def read_access(
 
 
 def describe_cluster(read: ClusterRead, access: AccessAnswer) -> ClusterInventory:
-    """All of one cluster but `services`; fields of what the API server refused are None."""
+    """All of one cluster but `services`; fields of what the API server refused are None.
+
+    The skew is what exceeds half the time that the request took.
+    """
     answer = access.version
-    doubt = (answer.received - answer.sent) / 2
-    now = answer.sent + doubt
-    clock = server_clock(answer.response, now)
-    skew = clock - now
     nodes = read.objects(Node)
     listed = any(watch.kind is Node for watch in read.lists)
     definitions = read.listed(DEFINITIONS)
@@ -240,9 +239,9 @@ def describe_cluster(read: ClusterRead, access: AccessAnswer) -> ClusterInventor
         name=read.context,
         server=access.server,
         version=answer.version,
-        skew=max(abs(skew) - doubt, timedelta(0)) * (1 if skew > timedelta(0) else -1),
+        skew=answer.skew,
         nodes=NodeCounts(len(nodes), sum(one.ready for one in nodes)) if listed else None,
-        agent=agent_lease_at(read.agent_lease, clock),
+        agent=agent_lease_at(read.agent_lease, answer.received + answer.skew),
         definitions={one.name: one.spec for one in definitions}
         if DEFINITIONS in read.lists
         else None,
@@ -301,9 +300,31 @@ class VersionAnswer(Struct, frozen=True):
     sent: datetime
     received: datetime
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether the answer came late."""
+        return self.received - self.sent >= SLOW_ANSWER
+
+    @property
+    def skew(self) -> timedelta:
+        """How far the clock of the server is at least ahead of ours, or behind it."""
+        doubt = (self.received - self.sent) / 2
+        now = self.sent + doubt
+        skew = server_clock(self.response, now) - now
+        return max(abs(skew) - doubt, timedelta(0)) * (1 if skew > timedelta(0) else -1)
+
 
 async def read_version(client: Client) -> VersionAnswer:
-    """Read /version, within a short time; the answer also tells the clock of the server."""
+    """Read /version, within a short time; the answer also tells the clock of the server.
+
+    Where it comes late, it is asked once more: the first one includes the connection.
+    """
+    answer = await _ask_version(client)
+    return await _ask_version(client) if answer.is_slow else answer
+
+
+async def _ask_version(client: Client) -> VersionAnswer:
+    """Read /version once."""
     sent = datetime.now(UTC)
     response = await client.send(_get_request("/version"))
     version = str(decode_json(response.body).get("gitVersion", ""))
@@ -329,10 +350,13 @@ def server_clock(response: Response, now: datetime) -> datetime:
 
 
 def agent_lease_at(lease: Lease | None, now: datetime) -> AgentLease | None:
-    """The agent's Lease as of a time; None without one. An unreadable renewTime is long ago."""
+    """The agent's Lease as of the API server's time; None without one.
+
+    One without a valid time was renewed long ago.
+    """
     if lease is None:
         return None
-    renewed = lease.renewed or datetime.min.replace(tzinfo=UTC)
+    renewed = lease.last_renewal or datetime.min.replace(tzinfo=UTC)
     duration = timedelta(seconds=lease.spec.lease_duration_seconds)
     return AgentLease(lease.spec.holder_identity, max(now - renewed, timedelta(0)), duration)
 
@@ -346,7 +370,7 @@ def service_inventory(
 
 
 def _export_state(export: ServiceExport) -> ExportState:
-    """A ServiceExport's condition Ready, and the message of the first bad one; Pending is none."""
+    """Whether a ServiceExport is Ready, and the message of its first bad condition but Pending."""
     ready = any(c.type == "Ready" and c.status == "True" for c in export.status.conditions)
     bad = (c.message or c.reason for c in bad_conditions(export) if c.reason != "Pending")
     return ExportState(export.namespace, export.name, ready, next(bad, ""))
@@ -377,8 +401,24 @@ def membership(
     )
 
 
+async def explain_failure(cluster: ClusterAccess, failure: ReadFailure) -> ClusterRead:
+    """The reading of a cluster that could not be read; says so if its credentials have expired."""
+    read = unread(failure)
+    return unread(failure, await _expired_at(cluster)) if read.refused else read
+
+
+async def _expired_at(cluster: ClusterAccess) -> datetime | None:
+    """When the credentials of a cluster expired; None if they have not, or cannot be read."""
+    try:
+        config = await cluster.credentials.config()
+    except BadCredentials:
+        return None
+    expires = credentials_expiry(config.identity)
+    return expires if expires is not None and expires <= datetime.now(UTC) else None
+
+
 def credentials_expiry(identity: Identity) -> datetime | None:
-    """When credentials expire, by certificate or token claims; None if neither says."""
+    """When the certificate expires or, without one, the token by its claims; None if not known."""
     if identity.certificate:
         from cryptography import x509
 

@@ -24,14 +24,13 @@ from hanse.cli.member_records import (
 from hanse.features.services import manifests
 from hanse.kube.client import Client
 from hanse.kube.optional_reads import list_or_empty, read_or_none
-from hanse.model.clusterset import IDENTITY_NAMESPACE
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Secret, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterMember
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.manifests import SECRET, SERVICE_ACCOUNT, manifest
-from hanse.model.naming import AGENT, BROKER_SECRET, SYSTEM_NAMESPACE
+from hanse.model.naming import AGENT, BROKER_SECRET, IDENTITY_NAMESPACE, SYSTEM_NAMESPACE
 from hanse.model.ownership import OWNER, SOURCES
 
 WITHDRAWAL_TIMEOUT = timedelta(seconds=120)
@@ -71,7 +70,7 @@ async def leave_broker(request: BrokerLeave, *, dry_run: bool) -> None:
 
 
 async def _check_has_left(broker: Client, place: MemberPlace) -> None:
-    """Raise `InputError` unless the broker has a record of a cluster, which says that it left."""
+    """Raise `InputError` if the broker's namespace is missing, or it never had such a member."""
     if await read_or_none(broker, Namespace, place.namespace) is None:
         raise InputError(
             f"{place.broker} is no broker: it has no namespace {place.namespace}; name the "
@@ -133,9 +132,9 @@ async def _leave(broker: Client, member: Client, request: BrokerLeave, *, dry_ru
 
 
 async def _had_agent(broker: Client, record: ClusterMember) -> bool:
-    """Whether an agent has ever held the Lease of a member, or may have, as there is none.
+    """Whether an agent may have run for a member: its Lease has a holder, or is missing.
 
-    Not of one whose join was killed before it began: no token was issued for it.
+    False for one whose join was killed before it began: no token was issued for it.
     """
     if record.status.since is None:
         return False
@@ -248,7 +247,7 @@ async def give_up_member(broker: Client, place: MemberPlace, *, dry_run: bool) -
     click.echo(
         f"{place.cluster} was made to leave {place.broker}: {len(published)} objects that it "
         "published are deleted; what Hanse wrote in the cluster itself stands until its agent runs "
-        f"again, or: hanse uninstall --context {place.cluster} --yes"
+        "again, or: hanse uninstall --context CONTEXT --yes, with its context"
     )
 
 

@@ -323,7 +323,7 @@ def _send_control_request(
 
 
 def _parse_milliseconds(text: str, context: click.Context) -> int:
-    """The milliseconds of a duration such as 200ms or 1.5s; a usage error over a minute."""
+    """The milliseconds of a duration as 200ms or 1.5s; a usage error for others, or over 60s."""
     found = _DURATION.fullmatch(text)
     value = float(found[1]) * (1000 if found[2] == "s" else 1) if found else -1
     if not 0 <= value <= 60_000:

@@ -41,6 +41,8 @@ class Permission(Struct, frozen=True):
 
 EVERYTHING = Permission("*", "*", "*")
 """What an administrator may do."""
+LEASE_RENEWAL = Permission("patch", Lease.kind.plural, Lease.kind.group, SYSTEM_NAMESPACE, AGENT)
+"""What an agent needs to show that it is alive."""
 
 
 def agent_permissions(features: tuple[str, ...]) -> tuple[Permission, ...]:
@@ -52,8 +54,7 @@ def agent_permissions(features: tuple[str, ...]) -> tuple[Permission, ...]:
     local = [watch for watch in watches if watch.role is Role.LOCAL and not watch.name]
     kinds = dict.fromkeys((watch.kind.kind, watch.namespace) for watch in local)
     watched = (Permission("watch", kind.plural, kind.group, space) for kind, space in kinds)
-    lease = Lease.kind
-    return (*watched, Permission("patch", lease.plural, lease.group, SYSTEM_NAMESPACE, AGENT))
+    return (*watched, LEASE_RENEWAL)
 
 
 async def denied_permissions(
@@ -128,7 +129,7 @@ async def _of_features(client: Client, kind: type[Object]) -> Iterable[Object]:
 
 
 def _is_granted(permission: Permission, granted: Iterable[_Granted]) -> bool:
-    """Whether one of the rules allows a permission on all objects of its namespace, or of all."""
+    """Whether a rule that is bound in the permission's namespace, or in all, allows it."""
     return any(
         one.namespace in ("", permission.namespace) and _allows(one.rule, permission)
         for one in granted
@@ -136,7 +137,7 @@ def _is_granted(permission: Permission, granted: Iterable[_Granted]) -> bool:
 
 
 def _allows(rule: PolicyRule, permission: Permission) -> bool:
-    """Whether a rule allows a permission; where it names the only objects, on one of them."""
+    """Whether a rule allows a permission; one with resourceNames only on an object so named."""
     asked = (
         (permission.verb, rule.verbs),
         (permission.group, rule.api_groups),

@@ -79,7 +79,8 @@ def _run(runner: asyncio.Runner, main: Callable[[], Coroutine[Any, Any, T]]) -> 
 def start_logging(settings: GlobalOptions, *, service: bool = False) -> None:
     """Configure logging; services log more than commands, and JSON unless on a terminal.
 
-    Services from INFO on, commands from WARNING on, with `verbose` one level more each.
+    Services from INFO on, commands from WARNING on, with `verbose` one level more each; the option
+    `log_format` overrides the format.
     """
     usual = "json" if service and not sys.stderr.isatty() else "human"
     level = logging.INFO if service else logging.WARNING

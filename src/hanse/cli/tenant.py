@@ -72,7 +72,11 @@ def create(
     cluster = select_cluster(settings)
 
     async def run() -> None:
-        """Apply the tenant's objects and print them; `CommandFailed` for a foreign namespace."""
+        """Apply the tenant's objects, and print them; a dry run only reads.
+
+        Raises `CommandFailed`, before anything is written, if a namespace exists and is not the
+        tenant's.
+        """
         async with connect(cluster) as client:
             for space in (one for one in wanted if one.kind == Namespace.kind):
                 found = await read_existing(client, space)

@@ -165,7 +165,7 @@ def _read_default_network_template(path: str) -> str:
 
 
 def _parse_provider(text: str) -> tuple[str, str]:
-    """Type and URL of `TYPE=URL`; raises `InputError` unless the URL is HTTP or HTTPS."""
+    """Type and URL of `TYPE=URL`; raises `InputError` without a type or an HTTP(S) URL."""
     type_, _, url = text.partition("=")
     if not type_ or not url.startswith(("https://", "http://")):
         raise InputError(

@@ -174,7 +174,7 @@ async def _first_of(*events: asyncio.Event) -> None:
 
 
 async def check_identity(local: Client, settings: AgentSettings) -> None:
-    """Read the broker's Secret and the agent's Lease; raises `InputError` if either has another id.
+    """Raises `InputError` if the broker's Secret, or a Lease that is renewed, has another id.
 
     What cannot be read now is not checked: the agent compares uids itself.
     """

@@ -100,7 +100,7 @@ def _check(
 
 
 def _print_results(results: "tuple[CheckResult, ...]") -> None:
-    """Print a line for each result, with its remedy below, and the count of failures at the end."""
+    """Print each result below its cluster's name, with its remedy, and how many failed."""
     cluster = None
     for result in results:
         if result.cluster != cluster:

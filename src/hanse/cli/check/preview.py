@@ -87,7 +87,7 @@ async def _read(cluster: ClusterAccess, client: Client) -> ClusterPreview:
     services = [cidr for one in ranges or () for cidr in one.get("spec", {}).get("cidrs") or ()]
     return ClusterPreview(
         cluster.name,
-        UnreadCluster(cluster.name, "", "silence"),
+        UnreadCluster(cluster.name, ""),
         service_ranges=_ranges(services or await _refused_range(client)),
         pod_ranges=_ranges(c for one in nodes or () for c in one["spec"].get("podCIDRs") or ()),
         pod_addresses=tuple(_own_addresses(pods or ())),
@@ -111,7 +111,10 @@ def _corefiles(maps: Iterable[dict[str, Any]]) -> dict[str, str]:
 async def _get_items(
     client: Client, path: str, field: str = "items"
 ) -> list[dict[str, Any]] | None:
-    """GET a path, and return a field of the answer; empty after 404, None after other errors."""
+    """GET a path, and return a list field of the answer: empty after 404, None after other errors.
+
+    No answer raises `Unreachable`.
+    """
     try:
         response = await client.send(Request("GET", path, timeout=REQUEST_TIMEOUT))
     except NotFound:
@@ -141,7 +144,7 @@ async def _refused_range(client: Client) -> list[str]:
 
 
 def _ranges(cidrs: Iterable[str]) -> tuple[IpRange, ...]:
-    """The distinct ranges of valid CIDRs."""
+    """The distinct networks of CIDRs, with host bits cleared; invalid texts are skipped."""
     found: dict[IpRange, None] = {}
     for cidr in cidrs:
         try:
@@ -152,7 +155,7 @@ def _ranges(cidrs: Iterable[str]) -> tuple[IpRange, ...]:
 
 
 def _own_addresses(pods: Iterable[dict[str, Any]]) -> Iterable[str]:
-    """The addresses of pods that do not use their node's network."""
+    """The valid podIPs of pods that do not use their node's network; others are skipped."""
     for pod in pods:
         if pod.get("spec", {}).get("hostNetwork"):
             continue

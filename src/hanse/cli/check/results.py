@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import Literal
 from urllib.parse import urlsplit
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from hanse.cli.check.preview import ClusterPreview, IpRange
 from hanse.cli.doctor.clusters import (
@@ -178,11 +178,19 @@ def _dns(preview: ClusterPreview) -> Iterator[CheckResult]:
 def _other_controllers(preview: ClusterPreview) -> Iterator[CheckResult]:
     """A warning if ServiceExports are defined and not by us, by the definition's category.
 
-    Else ok.
+    Unknown if the definitions could not be listed, else ok.
     """
-    found = preview.inventory
-    definitions = (found.definitions or {}) if isinstance(found, ClusterInventory) else {}
+    definitions = _definitions(preview)
     check = "other controllers"
+    if definitions is None:
+        yield CheckResult(
+            preview.name,
+            check,
+            "unknown",
+            "the CustomResourceDefinitions could not be listed",
+            _list_definitions(preview.name),
+        )
+        return
     existing = definitions.get(SERVICE_EXPORTS)
     spec = decode_json(existing) if existing is not None else {}
     categories = spec.get("names", {}).get("categories") or ()
@@ -199,7 +207,7 @@ def _other_controllers(preview: ClusterPreview) -> Iterator[CheckResult]:
 
 
 def _check_between(previews: Sequence[ClusterPreview], intended: Intended) -> Iterator[CheckResult]:
-    """Results between clusters that were read: overlapping ranges, clocks, the broker's address.
+    """Results between clusters that were read: ranges of those that run pods, clocks, the broker.
 
     With two or more that run pods also `routes`, always unknown: only `hanse verify` tries them.
     """
@@ -208,8 +216,7 @@ def _check_between(previews: Sequence[ClusterPreview], intended: Intended) -> It
     overlaps = [r for one, other in combinations(members, 2) for r in _overlaps(one, other)]
     yield from (_judge_overlap(o, members, intended) for o in overlaps)
     if len(members) > 1 and not overlaps:
-        names = ", ".join(p.name for p in members)
-        yield CheckResult(names, "overlaps", "ok", "no range of one is in another")
+        yield _no_overlap(members)
     yield from _clocks(read)
     yield from _broker_address(read, intended)
     if len(members) > 1:
@@ -217,6 +224,17 @@ def _check_between(previews: Sequence[ClusterPreview], intended: Intended) -> It
         remedy = f"hanse verify --only routes --clusters {','.join(p.name for p in members)}"
         message = "packets between clusters need pods to try them"
         yield CheckResult(names, "routes", "unknown", message, remedy)
+
+
+def _no_overlap(members: Sequence[ClusterPreview]) -> CheckResult:
+    """Ok; unknown if a member does not say its service ranges, or anything of its pods'."""
+    names = ", ".join(p.name for p in members)
+    unsaid = [p.name for p in members if not all(ranges for _, ranges in _by_kind(p))]
+    if not unsaid:
+        return CheckResult(names, "overlaps", "ok", "no range of one is in another")
+    message = f"no known range of one is in another; {first_of(unsaid)} does not say all of its own"
+    remedy = "make sure that no two clusters have the same ranges"
+    return CheckResult(names, "overlaps", "unknown", message, remedy)
 
 
 class Overlap(Struct, frozen=True):
@@ -262,13 +280,23 @@ def _as_ranges(addresses: Iterable[str]) -> tuple[IpRange, ...]:
 def _judge_overlap(
     overlap: Overlap, members: Sequence[ClusterPreview], intended: Intended
 ) -> CheckResult:
-    """Failed; ok if both have Globalnet, or both are service ranges and pods are published."""
+    """Failed; ok if both have Globalnet, or both are service ranges and pods are published.
+
+    Unknown if neither is known to lack Globalnet, as definitions could not be listed.
+    """
     names = f"{overlap.one}, {overlap.other}"
     message = (
         f"{overlap.kind} range {overlap.range} of {overlap.one} overlaps "
         f"{overlap.other_kind} range {overlap.other_range} of {overlap.other}"
     )
-    if all(_has_globalnet(p) for p in members if p.name in (overlap.one, overlap.other)):
+    definitions = {
+        p.name: _definitions(p) for p in members if p.name in (overlap.one, overlap.other)
+    }
+    unlisted = [name for name, found in definitions.items() if found is None]
+    without = [
+        n for n, found in definitions.items() if found is not None and GLOBALNET not in found
+    ]
+    if not (without or unlisted):
         return CheckResult(names, "overlaps", "ok", f"{message}; both use Globalnet")
     only_services = overlap.kind == overlap.other_kind == "service"
     if only_services and intended.rules.endpoint_source == "pods":
@@ -276,13 +304,21 @@ def _judge_overlap(
     remedy = "give one of them another range, or use Globalnet"
     if only_services:
         remedy += "; or publish pods: --profile kep-1645"
+    if not without:
+        message += f"; whether {first_of(unlisted)} has Globalnet is not known"
+        return CheckResult(names, "overlaps", "unknown", message, _list_definitions(unlisted[0]))
     return CheckResult(names, "overlaps", "failed", message, remedy)
 
 
-def _has_globalnet(preview: ClusterPreview) -> bool:
-    """Whether a cluster, if it was read, has Globalnet's CustomResourceDefinition."""
+def _definitions(preview: ClusterPreview) -> dict[str, Raw] | None:
+    """The CustomResourceDefinitions of a cluster; None if they could not be listed."""
     found = preview.inventory
-    return isinstance(found, ClusterInventory) and GLOBALNET in (found.definitions or {})
+    return found.definitions if isinstance(found, ClusterInventory) else None
+
+
+def _list_definitions(cluster: str) -> str:
+    """The remedy where the CustomResourceDefinitions of a cluster could not be listed."""
+    return f"kubectl --context {cluster} get customresourcedefinitions"
 
 
 def _clocks(read: Sequence[ClusterPreview]) -> Iterator[CheckResult]:

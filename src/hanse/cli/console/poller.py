@@ -10,10 +10,16 @@ from msgspec.structs import replace
 
 from hanse.cli.clusters import ClusterAccess, ReadFailure, read_cluster
 from hanse.cli.doctor.checks import CheckedFleet, ChecksView
-from hanse.cli.doctor.lists import CONSOLE_LISTS, FIRST, further_lists
-from hanse.cli.fleet import ClusterRead, build_fleet, identified, unread
+from hanse.cli.doctor.lists import CONSOLE_FIRST, CONSOLE_LISTS, further_lists
+from hanse.cli.fleet import ClusterRead, build_fleet, identified
 from hanse.cli.fleet_lists import ask_renewal, read_further, read_objects, wanted_reads
-from hanse.cli.inventory import AccessAnswer, describe_cluster, read_access, read_version
+from hanse.cli.inventory import (
+    AccessAnswer,
+    describe_cluster,
+    explain_failure,
+    read_access,
+    read_version,
+)
 from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
 from hanse.kube.watch_events import Listed
@@ -124,9 +130,9 @@ class FleetPoller:
         while True:
             completes = self._all_read
             found = await read_cluster(cluster, self._read)
-            self._keep_reading(
-                cluster.name, unread(found) if isinstance(found, ReadFailure) else found
-            )
+            if isinstance(found, ReadFailure):
+                found = await explain_failure(cluster, found)
+            self._keep_reading(cluster.name, found)
             wake = self._wakes[cluster.name]
             with suppress(TimeoutError):
                 async with asyncio.timeout(usual if completes else START_INTERVAL):
@@ -147,11 +153,18 @@ class FleetPoller:
         await refresh(client)
         name, now = cluster.name, asyncio.get_running_loop().time()
         is_due = now >= self._check_at.get(name, now)
-        found = await read_objects(cluster, client, FIRST if is_due else ())
+        found = await read_objects(cluster, client, CONSOLE_FIRST if is_due else ())
         if is_due:
             self._check_at[name] = now + CHECK_INTERVAL
-            self._checked[name] = {w: found.lists[w] for w in FIRST if w in found.lists}
-        found = replace(found, lists={**self._checked[name], **found.lists})
+            self._checked[name] = {w: found.lists[w] for w in CONSOLE_FIRST if w in found.lists}
+        lists = {**self._checked[name], **found.lists}
+        found = replace(
+            found,
+            lists=lists,
+            skew=answer.skew,
+            asked_at=answer.sent,
+            slow=answer.is_slow,
+        )
         found = await ask_renewal(found, client)
         if more := self._wanted.get(name, set()) - found.tried:
             found = await read_further(found, client, more)
@@ -159,14 +172,23 @@ class FleetPoller:
         return found
 
     def _keep_reading(self, name: str, read: ClusterRead) -> None:
-        """Keep a reading; one that failed leaves what was read before, with its age, if it was."""
+        """Keep a reading; if it failed, the one before with the failure and its age, if any.
+
+        The next snapshot is made of it.
+        """
         now = datetime.now(UTC)
         if not read.failure:
             self._read_at[name] = now
         elif name in self._read_at:
             age = int((now - self._read_at[name]).total_seconds())
             text = f"{read.failure}; shown as it was {age} s ago"
-            read = replace(self._reads[name], failure=text, refused=read.refused)
+            read = replace(
+                self._reads[name],
+                failure=text,
+                refused=read.refused,
+                untrusted=read.untrusted,
+                slow=read.slow,
+            )
         known = identified({**self._reads, name: read}.values())
         self._reads = {one.context: one for one in known}
         self._dirty = True

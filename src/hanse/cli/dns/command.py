@@ -306,9 +306,10 @@ def corefile(
 def _serving_names(
     view: "View", options: "Options", tenant: "ZoneSource | None", domain: str
 ) -> "Callable[[ServerProcess], AbstractAsyncContextManager[None]]":
-    """What serves: the networks of a domain if one is given, a tenant's network, or all names.
+    """The context manager that serves names: with `domain` of all networks, else of one network.
 
-    Raises `InputError` for a domain beside a network.
+    Without either those of all features that are on. Raises `InputError` for both, or an invalid
+    domain.
     """
     from hanse import app
     from hanse.app.dns import serving_zones
@@ -327,7 +328,8 @@ def _network_zone(
 ) -> "ZoneSource | None":
     """The zone of the tenant network that --network names; None if it names none.
 
-    Raises `InputError` for --namespace or --follow without it, and for both of them.
+    Raises `InputError` if it is not TENANT.NETWORK, for --namespace or --follow without it, and for
+    both of them.
     """
     from hanse.app.dns import network_zone
     from hanse.features.networks.names import parse_network_name

@@ -70,7 +70,7 @@ class ChecksView:
 
 
 def _with_refusers(one: Finding, snapshot: MultiClusterSnapshot) -> Finding:
-    """A finding that a Lease is not renewed is caused by who refuses writes in its cluster."""
+    """A LeaderMissing with whoever refuses writes in its cluster as causes; others unchanged."""
     if one.code != "LeaderMissing":
         return one
     return replace(one, caused_by=(*one.caused_by, *lease_refusers(one.subject.cluster, snapshot)))
@@ -79,8 +79,8 @@ def _with_refusers(one: Finding, snapshot: MultiClusterSnapshot) -> Finding:
 def as_finding(check: Check, lost: Collection[Ref], ids: Mapping[str, ClusterId]) -> Finding:
     """A check's finding as a `Finding` of the model: DEGRADED for codes in `_DEGRADED`, else RISK.
 
-    `lost` are the brokers without their namespace: they cause checks that are `of_namespace`.
-    `ids` are those of clusters by context: checks name contexts.
+    Its cluster is the cause if it is `of_agent`, or `of_namespace` and in `lost`, the brokers
+    without their namespace. `ids` are those of clusters by context: checks name contexts.
     """
     cluster = ids.get(check.cluster, check.cluster)
     explained = check.of_agent or (check.of_namespace and cluster_ref(cluster) in lost)

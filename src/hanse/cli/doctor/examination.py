@@ -20,7 +20,7 @@ from hanse.cli.doctor.checks import CheckedFleet, ChecksView
 from hanse.cli.doctor.clusters import REQUIRED_PERMISSIONS
 from hanse.cli.doctor.lists import FIRST, further_lists
 from hanse.cli.findings import Report
-from hanse.cli.fleet import ClusterRead, build_fleet, unread
+from hanse.cli.fleet import ClusterRead, build_fleet
 from hanse.cli.fleet_lists import ask_renewal, complete, read_further, read_objects, unserved_kinds
 from hanse.cli.inventory import (
     AccessAnswer,
@@ -28,6 +28,7 @@ from hanse.cli.inventory import (
     InventoryResult,
     ServiceInventory,
     describe_cluster,
+    explain_failure,
     read_access,
     read_version,
     service_inventory,
@@ -58,7 +59,9 @@ async def examine_clusters(clusters: Sequence[ClusterAccess], *, local: bool) ->
         now = datetime.now(UTC)  # what follows takes its time, and Leases have an age
         read = await complete(
             {
-                cluster.name: unread(one) if isinstance(one, ReadFailure) else one[0]
+                cluster.name: await explain_failure(cluster, one)
+                if isinstance(one, ReadFailure)
+                else one[0]
                 for cluster, one in zip(clusters, results, strict=True)
             },
             clients,
@@ -88,7 +91,9 @@ async def _read(cluster: ClusterAccess, client: Client) -> _First:
     answer, _ = await asyncio.gather(read_version(client), refresh(client, core=False))
     if ClusterMember not in unserved_kinds(client):
         client.limit.widen(BROKER_CONNECTIONS)
-    read = await ask_renewal(await read_objects(cluster, client, FIRST), client)
+    read = await read_objects(cluster, client, FIRST)
+    read = replace(read, skew=answer.skew, asked_at=answer.sent, slow=answer.is_slow)
+    read = await ask_renewal(read, client)
     own = [slices_from(read.cluster)] if read.objects(ServiceExport) else []
     read, access = await asyncio.gather(
         read_further(read, client, own),

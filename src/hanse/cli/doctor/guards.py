@@ -23,8 +23,8 @@ from hanse.model.summaries import first_of
 def check_guards(read: ClusterRead, contexts: Mapping[ClusterId, str]) -> Iterator[Finding]:
     """BrokerUnguarded, MemberUnguarded: admission policies that are missing or do not deny.
 
-    Only namespaces with ServiceAccounts of members are checked, and clusters with those of
-    supervisors; none if policies or bindings were not listed.
+    Checked are namespaces with ServiceAccounts of members, and clusters with a Federation and
+    ServiceAccounts of supervisors; nothing if policies or bindings were not listed.
     """
     if not {GUARDS, POLICIES} <= {*read.lists}:
         return

@@ -1,7 +1,9 @@
 """The lists that doctor reads of each cluster beside those that views need."""
 
 from collections.abc import Collection, Iterable, Iterator
+from datetime import UTC, datetime
 
+from hanse import app
 from hanse.cli.fleet import ClusterRead, SelectedList
 from hanse.cli.inventory import BESIDE_OBJECTS
 from hanse.features.federation.manifests import SUPERVISOR_LABEL
@@ -25,6 +27,7 @@ from hanse.model.kinds.gslb import AMKOCluster
 from hanse.model.kinds.networking import ServiceCIDR
 from hanse.model.kinds.networks import Network
 from hanse.model.naming import GUARDS_NAMESPACE, SYSTEM_NAMESPACE
+from hanse.model.refused_writes import reported_refusals
 from hanse.model.snapshot import Watch
 
 ACCEPTANCE = Watch(Role.LOCAL, AcceptancePolicy, optional=True)
@@ -33,8 +36,10 @@ WEBHOOKS = tuple(
     Watch(Role.LOCAL, kind, optional=True)
     for kind in (ValidatingWebhookConfiguration, MutatingWebhookConfiguration)
 )
-FIRST = (*BESIDE_OBJECTS, ACCEPTANCE, DEPLOYMENTS, *WEBHOOKS)
+FIRST = (*BESIDE_OBJECTS, ACCEPTANCE, DEPLOYMENTS)
 """What is listed in every cluster."""
+CONSOLE_FIRST = (*FIRST, *WEBHOOKS)
+"""What a console lists in every cluster, now and then."""
 
 COREFILE = Watch(Role.LOCAL, ConfigMap, "kube-system", name="coredns", optional=True)
 GUARDS = Watch(Role.LOCAL, ValidatingAdmissionPolicyBinding, optional=True)
@@ -53,7 +58,7 @@ DNS_SERVER = "hanse-dns"
 
 
 CONSOLE_LISTS = (
-    *FIRST,
+    *CONSOLE_FIRST,
     COREFILE,
     GUARDS,
     GUARD_LEASES,
@@ -69,7 +74,20 @@ CONSOLE_LISTS = (
 def further_lists(reads: Collection[ClusterRead]) -> dict[str, set[Watch]]:
     """By context, what checks need by what was listed at first; nothing is read here."""
     has_broker = has_heartbeats(reads)
-    return {one.context: {*_needed(one, has_broker=has_broker)} for one in reads if not one.failure}
+    found = {
+        one.context: {*_needed(one, has_broker=has_broker)} for one in reads if not one.failure
+    }
+    now = datetime.now(UTC)
+    refused = any(True for one in reads for _ in reported_refusals(one.agent_lease))
+    for one in reads:
+        if not one.failure and (refused or _may_have_webhooks(one, now)):
+            found[one.context].update(WEBHOOKS)
+    return found
+
+
+def _may_have_webhooks(read: ClusterRead, now: datetime) -> bool:
+    """Whether there may be webhooks of ours: an agent without any deletes those of former ones."""
+    return not read.has_live_agent(now) or bool(app.hooks(app.Options(features=read.features)))
 
 
 def _needed(read: ClusterRead, *, has_broker: bool) -> Iterator[Watch]:
@@ -98,7 +116,7 @@ def _needed(read: ClusterRead, *, has_broker: bool) -> Iterator[Watch]:
 
 
 def has_heartbeats(reads: Iterable[ClusterRead]) -> bool:
-    """Whether members show on one of the clusters that they are alive."""
+    """Whether one of the clusters has a member's Lease, renewed or not: then it is a broker."""
     return any(MEMBER in one.metadata.labels for read in reads for one in read.objects(Lease))
 
 

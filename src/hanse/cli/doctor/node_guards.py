@@ -33,7 +33,9 @@ def check_node_guards(read: ClusterRead, now: datetime) -> Iterator[Finding]:
     yield from _left_plugins(read, guards, now)
     if not {NODE_GUARDS, GUARD_LEASES} <= {*read.lists} or not _is_relied_on(read):
         return
-    missing = unguarded_nodes(read.objects(Node), read.listed(GUARD_LEASES), now)
+    missing = unguarded_nodes(
+        read.objects(Node), read.listed(GUARD_LEASES), (read.asked_at or now) + read.skew
+    )
     if not missing:
         return
     where = f"kubectl --context {read.context} -n {SYSTEM_NAMESPACE}"
@@ -55,7 +57,7 @@ def check_node_guards(read: ClusterRead, now: datetime) -> Iterator[Finding]:
 
 
 def _left_plugins(read: ClusterRead, guards: list[DaemonSet], now: datetime) -> Iterator[Finding]:
-    """GuardMissing for each node whose kubelet's Events say that its plugin waits for a guard."""
+    """GuardMissing for each node whose recent kubelet Events say that its plugin waits for one."""
     nodes = {_event_node(one) for one in read.listed(UNATTACHED) if _says_guard_silent(one, now)}
     for node in sorted(nodes - {""}):
         file = f"/host/etc/cni/net.d/{CONFIG_FILE}"
@@ -82,12 +84,12 @@ def _says_guard_silent(event: Event, now: datetime) -> bool:
 
 
 def _event_node(event: Event) -> str:
-    """The node that an Event comes from, by its source or reporting instance."""
+    """The node that an Event comes from, by its source or reporting instance; "" without either."""
     return event.source.host or event.reporting_instance
 
 
 def _is_relied_on(read: ClusterRead) -> bool:
-    """Whether networks are left to guards, by what they say or by the agent's Deployment."""
+    """Whether Networks rely on guards, by their condition Isolated or the agent's environment."""
     networks = read.objects(Network)
     told = (find_condition(one.status.conditions, ISOLATED) for one in networks)
     if any(one is not None and one.reason in (GUARDED, GUARDS_MISSING) for one in told):

@@ -38,15 +38,18 @@ from hanse.model.objects import ClusterId
 from hanse.model.tokens import parse_claims
 
 MAX_SUPERVISORS = 5
+AGENT_SKEW = timedelta(minutes=1)
+"""From when on the clock of an agent is wrong: renewals may arrive late."""
 TOKEN_SECRET_TYPE = "kubernetes.io/service-account-token"  # noqa: S105 - a type, no token
 
 
 def check_objects(clusters: Sequence[ClusterRead], now: datetime) -> list[Finding]:
-    """The findings of each cluster that was read, then those between clusters."""
+    """The findings of all checks over readings that did not fail, those between clusters last."""
     contexts = contexts_of(clusters)
     alone = [finding for read in clusters for check in _CLUSTER_CHECKS for finding in check(read)]
     alone += [f for read in clusters for check in _LINK_CHECKS for f in check(read, contexts)]
     stale = [f for read in clusters for f in _expired_leases(read, contexts, now)]
+    stale += [finding for read in clusters for finding in _wrong_agent_clock(read, now)]
     stale += [finding for read in clusters for finding in check_tokens(read, now)]
     stale += [finding for read in clusters for finding in check_node_guards(read, now)]
     together = [finding for check in _FLEET_CHECKS for finding in check(clusters)]
@@ -59,9 +62,9 @@ def check_objects(clusters: Sequence[ClusterRead], now: datetime) -> list[Findin
 def _expired_leases(
     read: ClusterRead, contexts: Mapping[ClusterId, str], now: datetime
 ) -> Iterator[Finding]:
-    """LeaderMissing: a leader's Lease was not renewed for a minute longer than its duration."""
+    """LeaderMissing: a Lease in `SYSTEM` was not renewed for a minute longer than its duration."""
     for lease in read.objects(Lease):
-        silence = lease.silence(now, timedelta(minutes=1))
+        silence = read.silence(lease, now, timedelta(minutes=1))
         if lease.namespace == SYSTEM and silence is not None:
             holder, seconds = lease.spec.holder_identity, int(silence.total_seconds())
             supervisor = holder_cluster(holder)
@@ -75,6 +78,23 @@ def _expired_leases(
                 pasteable=True,
                 advice=f"or start the agent of another supervisor that reaches {read.context}",
             )
+
+
+def _wrong_agent_clock(read: ClusterRead, now: datetime) -> Iterator[Finding]:
+    """ClockSkew: an agent that runs has a clock that is far from its API server's."""
+    lease = read.agent_lease
+    if lease is None or not read.has_live_agent(now) or abs(lease.clock_skew) < AGENT_SKEW:
+        return
+    direction = "ahead of" if lease.clock_skew > timedelta(0) else "behind"
+    minutes = abs(lease.clock_skew) // timedelta(minutes=1)
+    yield Finding(
+        read.context,
+        f"the clock of its agent is {minutes} min {direction} its API server's: the agent renews "
+        "tokens and certificates at the wrong time, and conditions have wrong times",
+        "synchronise the clock of the machine that runs the agent, e.g. `timedatectl set-ntp true`",
+        "ClockSkew",
+        Ref("Lease", lease.name, lease.namespace),
+    )
 
 
 def _unserved_webhooks(read: ClusterRead) -> Iterator[Finding]:
@@ -120,7 +140,7 @@ def _serve_webhooks(read: ClusterRead) -> str:
 
 
 def _unforwarded_zone(read: ClusterRead) -> Iterator[Finding]:
-    """ZoneNotDelegated: hanse-dns is deployed, and CoreDNS's Corefile does not name our zone."""
+    """ZoneNotDelegated: hanse-dns is deployed, and the Corefile, if read, has not our zone."""
     serves = any(one.name == DNS_SERVER for one in read.listed(DEPLOYMENTS))
     corefiles = [text for one in read.listed(COREFILE) for text in one.data.values()]
     if serves and corefiles and not any(ZONE in text for text in corefiles):
@@ -270,7 +290,7 @@ def _too_many_supervisors(clusters: Sequence[ClusterRead]) -> Iterator[Finding]:
 
 
 def _version_skew(clusters: Sequence[ClusterRead]) -> Iterator[Finding]:
-    """VersionSkew: an agent, by the label of its Deployment, is too far from others.
+    """VersionSkew: an agent, by the label of its Deployment, if any, is too far from others.
 
     That is more than one minor version from this program, or older by more than one than another
     agent; another major version; or one that cannot be parsed. Within that, releases work together.
@@ -300,7 +320,7 @@ def _version_skew(clusters: Sequence[ClusterRead]) -> Iterator[Finding]:
 
 
 def _is_far(version: str, other: str) -> bool:
-    """Whether versions are more than one minor version apart; one that is not parsed is."""
+    """Whether versions are more than one minor, or a major, version apart; one not parsed is."""
     one, two = minor_version(version), minor_version(other)
     return one is None or two is None or one[0] != two[0] or abs(one[1] - two[1]) > 1
 

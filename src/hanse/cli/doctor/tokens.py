@@ -16,7 +16,8 @@ from hanse.model.tokens import token_lifetime
 def check_tokens(read: ClusterRead, now: datetime) -> Iterator[Finding]:
     """TokenExpiring: three quarters of a token's time are over; agents renew it after half.
 
-    These are the tokens in Secrets for members of Federations and for GSLB sites.
+    These are the tokens in all Secrets beside Federations, and in that of GSLB sites; what is no
+    token is skipped.
     """
     for secret in read.listed(SECRETS):
         token = secret.data.get("token", b"").decode("ascii", "replace").strip()

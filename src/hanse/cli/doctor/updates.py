@@ -15,7 +15,7 @@ def update_agent(context: str, agent: Deployment) -> str:
     """The command that updates an installed agent; empty where this program is the older one.
 
     A release of Helm keeps its values. Another Deployment gets the image of our version from where
-    it has its own, and keeps everything else; also empty if it has no container of our name.
+    it has its own, and our version as its label; also empty if it has no container of our name.
     """
     theirs, ours = minor_version(agent.metadata.labels.get(VERSION, "")), minor_version(__version__)
     if theirs is not None and ours is not None and theirs > ours:

@@ -106,7 +106,10 @@ def _check_affinity(text: str | None) -> str | None:
 
 
 def _parse_cluster_ids(text: str) -> tuple[str, ...]:
-    """The cluster ids of a comma-separated text, without empty ones; raises `InputError`."""
+    """The cluster ids of a comma-separated text, without empty ones.
+
+    Raises `InputError` for one that is no DNS label.
+    """
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     for name in names:
         if not _CLUSTER.fullmatch(name):

@@ -77,7 +77,10 @@ class ExportResult(Struct, frozen=True):
 
     @property
     def _headline(self) -> str:
-        """Who exports the Service; without waiting, only that it is to be exported."""
+        """Who exports the Service, or that this cluster does not.
+
+        Without waiting, only that it is to be exported.
+        """
         name = f"{self.service.namespace}/{self.service.name}"
         if not self.waited:
             return f"{name} is to be exported by {self.cluster}; see `hanse status`"
@@ -100,7 +103,8 @@ async def export(request: ExportRequest) -> ExportResult:
     """Create or annotate the ServiceExport and, if there is a time-out, wait for its result.
 
     Returns also if the time-out ends first; `waited` is False without one. Raises `InputError` for
-    a Service that cannot be exported, `CommandFailed` if the kind is not served or no agent runs.
+    a Service that cannot be exported, `CommandFailed` if the kind is not served or, while it waits,
+    no agent runs or the export is deleted.
     """
     async with connect(request.access) as client:
         config = await request.access.credentials.config()
@@ -228,8 +232,9 @@ class _ExportWait:
         return result
 
     async def _poll(self) -> tuple[ExportResult, bool]:
-        """Read the current result, and whether it is final: exported here, or Ready says Failed.
+        """Read the current result, and whether it is final: exported and imported here, or Failed.
 
+        A failure of an export that was there before is final only after `STALE_FAILURE_GRACE`.
         Raises `CommandFailed` if the export was deleted, or there is no agent after
         `AGENT_TIMEOUT`.
         """
@@ -260,7 +265,7 @@ class _ExportWait:
         return ExportResult(result.cluster, view, waited=True), False
 
     async def _check_agent(self) -> None:
-        """Raise `CommandFailed` if the agent's Lease is missing, or was not renewed in time."""
+        """Raise `CommandFailed` if the agent's Lease is missing, or ran out `AGENT_TIMEOUT` ago."""
         try:
             lease = await self._client.read(Lease, AGENT, SYSTEM_NAMESPACE)
         except NotFound:

@@ -72,7 +72,11 @@ async def _gather_cluster(_: ClusterAccess, client: Client) -> Files:
 
 
 def _object_paths() -> Iterable[tuple[str, str]]:
-    """The names of files and the request paths of what is listed: what is judged, and our kinds."""
+    """The names of files and the request paths of what is listed: what is judged, and our kinds.
+
+    Also the version, nodes, Leases, ConfigMaps of `SYSTEM`; of hanse-system Pods, Events,
+    Deployments and Secrets.
+    """
     yield "version", "/version"
     yield "nodes", "/api/v1/nodes"
     for kind, namespace in (

@@ -51,7 +51,8 @@ class DrainPlan(Struct, frozen=True):
 async def drain_site(request: DrainRequest, clusters: Sequence[ClusterAccess], echo: Echo) -> None:
     """Patch the leader's policy, or only print what a dry run would do.
 
-    Raises `InputError` without a single leader and policy, `CommandFailed` if the cluster fails.
+    Raises `InputError` without a single leader and policy, or as `plan_drain` does, and
+    `CommandFailed` if the cluster fails.
     """
     view = await read_gslb(clusters)
     leader = _only_leader(view)

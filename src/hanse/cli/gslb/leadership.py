@@ -56,11 +56,11 @@ class PatchStep(Struct, frozen=True):
 async def change_leader(
     request: LeaderChange, clusters: Sequence[ClusterAccess], echo: Echo
 ) -> bool:
-    """Patch the cluster's AMKOCluster and wait for its status, or print what a dry run would do.
+    """Send the patches of `plan_steps` and wait for the status, or print what a dry run would do.
 
-    False if the agent is silent until the time-out or reports a failed stage; True also if nothing
-    is to change. Raises `InputError` for an unknown context or a refused change, `CommandFailed` if
-    the cluster fails.
+    False if the agent is silent until the time-out or reports a failed stage; True also for a dry
+    run, or if nothing is to change. Raises `InputError` for an unknown context or a refused change,
+    `CommandFailed` if the cluster fails.
     """
     cluster = next((one for one in clusters if one.name == request.cluster), None)
     if cluster is None:
@@ -91,9 +91,10 @@ async def change_leader(
 
 
 def plan_steps(request: LeaderChange, view: GslbView) -> list[PatchStep]:
-    """The patches that are needed, none if it is so already; nothing is sent.
+    """The patches to send: of the AMKOCluster, if it has to change; before it of the GSLBConfig.
 
-    Raises `InputError` where the change is refused, `CommandFailed` if the cluster was not read.
+    That to promote with a `controller`, whatever is there. Raises `InputError` where the change is
+    refused, `CommandFailed` if the cluster was not read.
     """
     site = next(site for site in view.sites if site.name == request.cluster)
     own = _own_cluster(site)
@@ -179,7 +180,10 @@ def _check_promotable(site: GslbCluster, view: GslbView) -> None:
 
 
 def _controller_step(request: LeaderChange, site: GslbCluster) -> PatchStep:
-    """The patch of the site's GSLBConfig with the Avi controller; `InputError` if no address."""
+    """The patch that sets the Avi controller in the site's GSLBConfig.
+
+    Raises `InputError` for what is neither an IP address nor a host name.
+    """
     if not (is_address(request.controller) or is_host_name(request.controller)):
         raise InputError(
             f"--controller-ip {request.controller!r} is no IP address and no host name; "

@@ -25,7 +25,8 @@ async def run_guard(
     """Guard until SIGINT or SIGTERM, and return 0; the rules stay on the node.
 
     They are removed if the DaemonSet, given by namespace and name, is gone then, once policies
-    isolate networks. Raises `InputError` for credentials that cannot be read.
+    isolate networks; the CNI plugin alone if the next guard could not. Raises `InputError` for
+    credentials that cannot be read.
     """
     stop, end = asyncio.Event(), GuardEnd.RESTART
     for which in (signal.SIGINT, signal.SIGTERM):

@@ -32,13 +32,13 @@ from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, Sta
 from hanse.kube.errors import BadCredentials, KubeError, NotFound
 from hanse.kube.optional_reads import list_or_empty, read_or_none
 from hanse.model.broker_namespace import accounts_namespace
-from hanse.model.clusterset import CLUSTER_UID, IDENTITY_NAMESPACE
+from hanse.model.clusterset import CLUSTER_UID
 from hanse.model.feature_names import FEATURES
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Node, Secret
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet, Profile
 from hanse.model.manifests import BINDINGS, Manifest, crd_manifests, create_only
-from hanse.model.naming import BROKER_SECRET, SYSTEM_NAMESPACE
+from hanse.model.naming import BROKER_SECRET, IDENTITY_NAMESPACE, SYSTEM_NAMESPACE
 from hanse.model.objects import Meta
 from hanse.model.remedies import broker_namespace_option
 from hanse.model.tokens import TokenAccount
@@ -255,7 +255,10 @@ async def _check_broker(broker: Client, request: BrokerJoin) -> None:
 
 
 async def _check_other_ids(broker: Client, request: BrokerJoin, uid: str) -> None:
-    """Raise `InputError` if the cluster is a member under another id, by its uid."""
+    """Raise `InputError` if the cluster, by its uid, is a member under another id.
+
+    A record that has left does not count.
+    """
     for record in await list_or_empty(broker, ClusterMember, request.namespace):
         if record.spec.uid == uid and record.name != request.cluster and not record.has_left:
             raise InputError(
@@ -309,8 +312,9 @@ async def _secret(
 ) -> tuple[str, tuple[Manifest, ...]]:
     """A new token, and the Secret to write into the cluster; none if the existing one is reusable.
 
-    Unless a dry run, it requests a token of the broker, and waits until policies are in force for
-    it. Raises `CommandFailed` if admission policies are not in force in time.
+    Requests a token of the broker, and waits until policies are in force for it; a dry run does
+    neither, and the token is "". Raises `CommandFailed` if admission policies are not in force in
+    time.
     """
     endpoint = (await request.broker.credentials.config()).endpoint
     endpoint = replace(endpoint, url=request.server or endpoint.url, proxy="")
@@ -334,7 +338,7 @@ async def _secret(
 async def _is_reusable(member: Client, endpoint: ServerEndpoint, request: BrokerJoin) -> bool:
     """Whether the Secret has this broker's endpoint and namespace, and a token that it accepts.
 
-    More than half of the requested lifetime must be left.
+    If that expires, half of the requested lifetime must be left.
     """
     try:
         secret = await member.read(Secret, BROKER_SECRET, SYSTEM_NAMESPACE)
@@ -351,7 +355,10 @@ async def _is_reusable(member: Client, endpoint: ServerEndpoint, request: Broker
 
 
 async def _is_accepted(request: BrokerJoin, identity: Identity) -> bool:
-    """Whether the broker answers a read with this token, sent over the user's own endpoint."""
+    """Whether the broker answers a read with this token, sent over the user's own endpoint.
+
+    False after any `KubeError`, also without an answer.
+    """
     endpoint = (await request.broker.credentials.config()).endpoint
     async with open_client(StaticCredentials(ClientConfig(endpoint, identity))) as client:
         try:

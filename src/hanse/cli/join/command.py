@@ -198,7 +198,10 @@ def command(
 
 
 def _check_kind_of_join(broker: str, former: str, *, replaces: bool, rotates: bool) -> None:
-    """Raise `InputError` for options that contradict each other or need a missing --broker."""
+    """Raise `InputError` for --replace or --from without --broker.
+
+    Also for two of --replace, --from and --rotate.
+    """
     if (replaces or former) and not broker:
         raise InputError("--replace and --from go with --broker CONTEXT")
     if rotates and (replaces or former):

@@ -60,7 +60,8 @@ async def join_federation(request: MembershipRequest, *, dry_run: bool) -> None:
     In the member kinds, claims, accounts and a Federation; in each other supervisor a Secret with a
     token, and the member in its Federation. A new supervisor gets accounts in all members. The
     account that all supervisors shared once is deleted when none got a new token. A dry run only
-    reads. Raises `InputError` if the member has no usable server URL.
+    reads. Raises `InputError` as `_check`, and for a supervisor that the kubeconfig lacks or an
+    unusable server URL.
     """
     async with AsyncExitStack() as stack:
         member = await open_participant(stack, request.member)
@@ -100,7 +101,7 @@ async def _apply_federation(
 ) -> list[AppliedManifest]:
     """Create or change a cluster's Federation, or tell what a dry run would do.
 
-    What says the same stays as it is written.
+    Ids of members that are there keep their spelling.
     """
     wanted = federation_manifest(request, known)
     with suppress(NotFound):

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from hanse import app
+from hanse.cli.agent.running import running_agent
 from hanse.cli.apply import AppliedManifest, deleted, read_existing, remove, report_applied
 from hanse.cli.errors import CommandFailed, InputError
 from hanse.cli.join.claims import check_cluster_id
@@ -42,6 +43,9 @@ from hanse.model.objects import ClusterId, Wire
 
 RELEASE_TIMEOUT = timedelta(seconds=60)
 """How long supervisors may take to remove what they wrote, or to hand a member over."""
+
+STOPPED_AFTER = timedelta(seconds=5)
+"""How long no agent is seen to run before it counts as stopped."""
 
 _POLL_INTERVAL = timedelta(milliseconds=500)
 _DISSOLVED: Wire = {"metadata": {"annotations": {DISSOLVE: "true"}}}
@@ -77,6 +81,7 @@ async def leave_federation(request: MembershipRequest, *, dry_run: bool) -> None
             await _remove_member(supervisor, request, abandon=False, dry_run=dry_run)
         if not dry_run:
             await _wait_until_released(member, request.cluster)
+            await _wait_until_left(member, supervisors, request)
             await delete_led_objects(member.client, member.name, request.cluster)
         for supervisor in supervisors:
             secret = manifests.member_secret(request.cluster, "", b"")
@@ -92,7 +97,8 @@ async def abandon_member(request: MembershipRequest, *, dry_run: bool) -> None:
     """Give up a dead cluster without asking it: remove it from all supervisors' Federations.
 
     They record it as abandoned; its Secrets there and its accounts in other members are deleted. A
-    dry run writes nothing. Raises `InputError` if no supervisor lists the cluster.
+    dry run writes nothing. Raises `InputError` if no supervisor lists the cluster, or the
+    kubeconfig lacks one.
     """
     async with AsyncExitStack() as stack:
         named = [await open_participant(stack, access) for access in request.supervisors]
@@ -230,8 +236,9 @@ async def _retire(
 ) -> None:
     """Delete a supervisor's claims that mark it, and wait until it has handed its members over.
 
-    It waits also for a cluster without such claims: it may have been killed after they went. A dry
-    run does not wait. Raises `CommandFailed` if it still leads another member at the time-out.
+    Then its Federation is annotated as dissolved. It waits also for a cluster without such claims:
+    it may have been killed after they went. A dry run does not wait. Raises `CommandFailed` if it
+    still leads another member at the time-out.
     """
     if member.supervises:
         claims = [_claim(name) for name in (SUPERVISOR, *label_spellings("supervisor"))]
@@ -250,7 +257,7 @@ async def _retire(
 
 
 async def _wait_for_handover(member: Participant, request: MembershipRequest) -> None:
-    """Let a former supervisor leave what nobody else leads, and wait for its agent's report.
+    """Annotate a former supervisor's Federation as dissolved, and wait until it leads nobody.
 
     Until then, that agent would take its own cluster, struck off, for one that only it names, and
     go on leading it. An agent that does not report within `RELEASE_TIMEOUT` is taken for dead.
@@ -275,9 +282,10 @@ def _claim(name: str) -> Manifest:
 async def _remove_member(
     participant: Participant, request: MembershipRequest, *, abandon: bool, dry_run: bool
 ) -> None:
-    """Patch the member out of a supervisor's Federation, if that exists, and print it.
+    """Patch the member out of a supervisor's Federation, if that lists it, and print it.
 
-    With `abandon`, also name it in the annotation of abandoned members. A dry run only prints.
+    With `abandon`, also name it in the annotation of abandoned members, listed or not. A dry run
+    only prints.
     """
     wanted = federation_manifest(request, {})
     found = await read_existing(participant.client, wanted)
@@ -310,7 +318,7 @@ def _abandoned_members(federation: Wire) -> set[str]:
 
 
 async def _revoke_everywhere(fleet: Fleet, supervisor: ClusterId, *, dry_run: bool) -> None:
-    """Delete a former supervisor's account in all other members, and print it; not in a dry run.
+    """Delete a former supervisor's account in all other members, and print it; a dry run prints.
 
     Members that are not reached are named on stderr, if it did supervise.
     """
@@ -334,6 +342,7 @@ async def _remove_traces(
     """Delete in one cluster: members' Secrets, Federation, supervisors' accounts, policies, claims.
 
     The claim of membership goes last: until then, leaving can be repeated. The id's claim stays.
+    Prints what is deleted; a dry run only prints.
     """
     done: list[AppliedManifest] = []
     with suppress(NotFound):
@@ -360,6 +369,42 @@ async def _wait_until_released(member: Participant, cluster: ClusterId) -> None:
     does not. Raises `CommandFailed` after `RELEASE_TIMEOUT`.
     """
     await _wait_for_holder(member, cluster, "")
+
+
+async def _wait_until_left(
+    member: Participant, supervisors: Sequence[Participant], request: MembershipRequest
+) -> None:
+    """Wait until no supervisor reports a cluster any more, not even as one that it leaves.
+
+    Supervisors lead it one after another in order to leave it, and nobody does in between; without
+    their accounts there they could not end that. Those without an account there are not waited for,
+    nor those whose agent does not run, nor any after `RELEASE_TIMEOUT`.
+    """
+    owners = await account_owners(member.client)
+    try:
+        async with asyncio.timeout(RELEASE_TIMEOUT.total_seconds()):
+            for supervisor in supervisors:
+                if {supervisor.cluster, ""} & {*owners}:
+                    await _wait_until_reported(supervisor, request)
+    except TimeoutError:
+        return
+
+
+async def _wait_until_reported(supervisor: Participant, request: MembershipRequest) -> None:
+    """Wait until one supervisor does not report a cluster, or its agent does not run for a while.
+
+    Its Lease may not be read at once, and has no holder while the agent is rescheduled.
+    """
+    now = asyncio.get_running_loop().time
+    seen_running = now()
+    while now() - seen_running < STOPPED_AFTER.total_seconds():
+        found = await read_or_none(supervisor.client, Federation, request.federation)
+        members = found.status.members if found is not None else ()
+        if all(one.cluster_id != request.cluster for one in members):
+            return
+        if await running_agent(supervisor.client):
+            seen_running = now()
+        await asyncio.sleep(_POLL_INTERVAL.total_seconds())
 
 
 async def _wait_for_holder(

@@ -63,10 +63,10 @@ async def connected(
 
 
 async def begin_move(brokers: Brokers, *, dry_run: bool) -> None:
-    """Set `status.moving` in all records on the old broker, and copy its rules to the new one.
+    """Set `status.moving` of all members on the old broker, and copy its rules to the new one.
 
-    Raises `InputError` if it has StatefulSets over clusters, or the rules differ and the new broker
-    has members. A dry run only prints.
+    Those that have left do not count. Raises `InputError` if it has StatefulSets over clusters, or
+    the rules differ and the new broker has members. A dry run only prints.
     """
     await _check_sets(brokers)
     await _copy_rules(brokers, dry_run=dry_run)
@@ -189,8 +189,8 @@ def _missing_message(cluster: ClusterId, brokers: Brokers) -> str:
     old, new = brokers.old.name, brokers.new.name
     return (
         f"{cluster} is not ready on {new}: `hanse join --broker {new} --from {old} --cluster-id "
-        f"{cluster} --context {cluster}`, and restart its agent; or, if it is dead: `hanse leave "
-        f"--broker {old} --cluster-id {cluster} --force`; then run this again"
+        f"{cluster} --context CONTEXT`, with its context, and restart its agent; or, if it is "
+        f"dead: `hanse leave --broker {old} --cluster-id {cluster} --force`; then run this again"
     )
 
 

@@ -22,9 +22,9 @@ async def restore_members(
 ) -> list[AppliedManifest]:
     """Create rights, record and Lease anew for each account of a member without a record.
 
-    Accounts are in a namespace of their own, and say by annotation which cluster they are for;
-    those of clusters that were given up get only the record of one that has left. Returns what was
-    made, or in a dry run would be.
+    Accounts are in a namespace of their own, and say by annotation which cluster they are for, else
+    they are skipped; those of clusters that were given up get the record of one that has left, and
+    the right to read it. Returns what was made, or in a dry run would be.
     """
     done: list[AppliedManifest] = []
     for account in await _accounts(client, broker_namespace):

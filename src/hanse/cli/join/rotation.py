@@ -28,8 +28,8 @@ async def finish_rotation(
 ) -> None:
     """Wait until an agent uses its new token for another cluster, and revoke the earlier ones.
 
-    `used` reads the digest of the token that it uses. Raises `CommandFailed` after `USE_TIMEOUT`.
-    Prints how many were revoked.
+    `used` reads the digest of the token that it uses. Raises `CommandFailed` after `USE_TIMEOUT`,
+    or if another rotation revokes the token. Prints how many were revoked.
     """
     await _await_use(server, token, used, agent, account)
     count = await revoke_others(server, account, token)

@@ -82,7 +82,7 @@ async def grant_secret(grant: AccessGrant, *, rotate: bool, dry_run: bool) -> li
 
 
 async def _delete_of_other_type(supervisor: Client, wanted: Manifest) -> None:
-    """Delete the Secret in the place of the wanted one if it has another type, which is fixed."""
+    """Delete a Secret of the wanted name that is not Opaque: its type could not be changed."""
     found = await read_existing(supervisor, wanted)
     if found is not None and found.get("type", OPAQUE) != OPAQUE:
         await remove(supervisor, [wanted])

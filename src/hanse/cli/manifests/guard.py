@@ -37,7 +37,7 @@ _WITH_CNI = replace(_WHEN, also="networks.cni")
 
 
 def guard_files() -> tuple[ChartFile, ...]:
-    """The rights of the guard, then its DaemonSet: one of two."""
+    """The chart files of the guard's rights, and of its DaemonSet without or with a CNI plugin."""
     return (
         ChartFile("guard-rights", lambda _: _rights(), _WHEN),
         ChartFile("guard", lambda values: [_daemon_set(_container(values))], _WITHOUT_CNI),

@@ -95,7 +95,10 @@ def dns_rights_files() -> tuple[ChartFile, ...]:
 
 
 def rights_of(values: Values) -> dict[str, list[Right]]:
-    """The agent's rights by feature, of the features that the values switch on."""
+    """The agent's rights by feature, of those that the values switch on, webhooks included.
+
+    Those that every agent has are under `BASE`.
+    """
     return {
         feature: rights
         for feature, rights in _agent_rights(values.cluster_id).items()
@@ -104,7 +107,10 @@ def rights_of(values: Values) -> dict[str, list[Right]]:
 
 
 def _agent_rights(cluster: str) -> dict[str, list[Right]]:
-    """The rights of an agent in its own cluster, by feature; all features are on."""
+    """The rights of an agent in its own cluster, by feature; all features are on.
+
+    Those that every agent has are under `BASE`.
+    """
     return rights_by_feature(app.watches_by_feature(), cluster)
 
 
@@ -120,7 +126,7 @@ def _feature_objects(values: ValueSource, feature: str) -> list[Wire]:
 
 
 def _condition(feature: str) -> Condition:
-    """When the rights of a feature are installed: with any feature that requires it.
+    """When the rights of a feature are installed: with any feature that requires it; `BASE` always.
 
     Those of webhooks with `webhooks.enabled` and any feature that has webhooks.
     """

@@ -163,7 +163,7 @@ class Condition(Struct, frozen=True):
     """What `value` has to be; empty: it is set."""
 
     def holds(self, values: Values) -> bool:
-        """Whether values are set or not as told and a feature is on; `served` is not looked at."""
+        """Whether the values meet the condition, and a feature of it is on; `served` is ignored."""
         source = PlainValues(values)
         is_set = all(source.value(path) for path in (self.value, self.also) if path)
         is_set = is_set and (not self.equals or source.value(self.value) == self.equals)

@@ -51,7 +51,8 @@ async def plan_changes(
 ) -> PlannedChanges:
     """Dry-run the documents in the context `target`, and preview what agents would write then.
 
-    Reads all clusters; nothing is written. Raises `CommandFailed` if one cannot be read.
+    Reads all clusters; nothing is written. Raises `CommandFailed` if one cannot be read, and
+    `InputError` for an object that features cannot decode.
     """
     features = app.features()
     fleet, ids = await _read_fleet(clusters) if features else (PreviewedFleet({}, None), {})

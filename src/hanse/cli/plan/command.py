@@ -60,7 +60,7 @@ def command(context: click.Context, files: tuple[str, ...], as_json: bool) -> No
 def _plan_files(settings: GlobalOptions, files: tuple[str, ...]) -> "PlannedChanges":
     """Plan the files' documents for the target context, with all clusters read.
 
-    Raises `CommandFailed` if that cluster cannot be read, and `InputError` for bad credentials or
+    Raises `CommandFailed` if a cluster cannot be read, and `InputError` for bad credentials or
     files.
     """
     from hanse.cli.clusters import all_contexts, select_cluster

@@ -78,7 +78,11 @@ def parse_documents(text: str, origin: str) -> list[Document]:
 
 
 def _parsed(text: str, origin: str) -> Iterator[tuple[str, Any]]:
-    """The YAML documents of a text, each with its origin and line; raises `yaml.YAMLError`."""
+    """Each YAML document of a text with `ORIGIN:LINE`, where it begins; None for an empty one.
+
+    The whole text is checked before the first. Raises `yaml.YAMLError`, or `ValueError` for what
+    only looks like a number.
+    """
     check_yaml(text)
     loader = _Loader(text)
     try:

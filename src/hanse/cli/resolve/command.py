@@ -117,9 +117,10 @@ def _resolve_in_clusters(
     replicas: "StatefulSetOptions",
     settings: GlobalOptions,
 ) -> "list[ClusterAnswer | NoAnswer]":
-    """The answers of all clusters, computed from what their API servers list; no DNS query is sent.
+    """The answers of the chosen clusters, from what their API servers list; no DNS query is sent.
 
-    A replica name outside the zone is resolved as such, every other name as a Service or host.
+    A replica name outside the zone is resolved as such, and raises `CommandFailed` without a
+    broker; every other name as a Service or host. The broker does not answer beside others.
     """
 
     from hanse.app.explain_replicas import parse_replica_name

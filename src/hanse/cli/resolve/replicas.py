@@ -44,8 +44,9 @@ async def resolve_replicas(
 ) -> list[ClusterAnswer | NoAnswer]:
     """Compute the answer of every cluster but the broker, from lists of API servers.
 
-    The broker is found among the candidates. It answers itself if it is the only cluster, and is
-    the only `NoAnswer` if it cannot be read. Raises `CommandFailed` without a broker.
+    The broker is found among the candidates, and answers itself if it is the only cluster. A
+    cluster that cannot be read is a `NoAnswer`, the only one if that is the broker. Raises
+    `CommandFailed` without a broker.
     """
     broker = await find_broker(candidates)
     namespace = question.namespace
@@ -83,7 +84,10 @@ async def _list_slices(client: Client, namespace: str) -> Listed[EndpointSlice]:
 def _snapshot(
     local: ClusterId, pods: Listed[EndpointSlice], shared: _BrokerRead, zone: ZoneSource
 ) -> Snapshot:
-    """The snapshot that the agent of `local` would have, with the broker's objects as `BROKER`."""
+    """The snapshot that the agent of `local` would have, with the broker's objects as `BROKER`.
+
+    Both count as synced.
+    """
     now, facts = datetime.now(UTC), Facts()
     for name, role in ((local, Role.LOCAL), (BROKER, Role.BROKER)):
         facts.put(ClusterState(name, frozenset({role}), Phase.SYNCED, now, listed=True))

@@ -69,7 +69,7 @@ async def resolve_services(
 ) -> list[ClusterAnswer | NoAnswer]:
     """Compute the answer of every cluster but the broker, from lists of API servers.
 
-    A broker that is the only cluster answers, too; one that cannot be read is a `NoAnswer`.
+    A broker that is the only cluster answers, too; a cluster that cannot be read is a `NoAnswer`.
     """
     question = parse_service_name(wire_name(name), view)
     namespace = question.key.namespace if question is not None else ""
@@ -121,7 +121,10 @@ async def _list_if_served(
 def _snapshot(
     local: ClusterId, read: _ClusterRead, broker: _ClusterRead | None, now: datetime
 ) -> Snapshot:
-    """The snapshot that the agent of `local` would have, with the broker's objects, if known."""
+    """The snapshot that the agent of `local` would have, with the broker's objects, if known.
+
+    Both count as synced, and kinds that were not listed as not served.
+    """
     facts = Facts()
     sets = broker.sets if broker is not None else None
     members = broker.members if broker is not None else BrokerMembers()

@@ -185,8 +185,8 @@ def _select_set(context: click.Context, name: str) -> "tuple[Sequence[ClusterAcc
 
     settings = global_options(context)
     start_logging(settings)
-    namespace, slash, set_name = name.partition("/")
-    if not (slash and namespace and set_name):
+    namespace, _, set_name = name.partition("/")
+    if not namespace or not set_name or "/" in set_name:
         raise InputError(f"{name!r} is no set; write NAMESPACE/NAME, as shop/store")
     return select_clusters(settings), namespace, set_name
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from msgspec import Struct
 
 from hanse.cli.clusters import ClusterAccess, connect
-from hanse.cli.errors import CommandFailed
+from hanse.cli.errors import CommandFailed, InputError
 from hanse.cli.inventory import find_broker
 from hanse.features.statefulsets.names import OVERRIDES, SET
 from hanse.kube.client import Client
@@ -96,18 +96,18 @@ async def read_history(
 
     One that has the set's template now comes before others: a bad one has halted in the cluster
     that got it first. One that cannot be read is left out. Raises `CommandFailed` if none has any,
-    or the set is not at the broker.
+    or the set is not found where it was submitted, and the error of one that cannot be read then.
     """
     submitted = await _find_submitted(clusters, namespace, name)
     other: History | None = None
-    unread: CommandFailed | None = None
+    unread: CommandFailed | InputError | None = None
     for cluster in clusters:
         if source not in ("", cluster.name):
             continue
         try:
             async with connect(cluster) as client:
                 found = await _revisions(client, namespace, name, submitted.template)
-        except CommandFailed as error:
+        except (CommandFailed, InputError) as error:
             unread = unread or error
             continue
         if any(revision.is_present for revision in found):
@@ -172,7 +172,7 @@ async def _find_submitted(
     """Read the set where it was submitted: at the broker or, if agents own that one, in its host.
 
     The host is a cluster whose own FederatedStatefulSet has the same spec. Raises `CommandFailed`
-    without one.
+    without one, and the error of a cluster that cannot be read then, which may be the host.
     """
     broker = await find_broker(clusters)
     async with connect(broker) as client:
@@ -182,14 +182,21 @@ async def _find_submitted(
     if OWNER not in present.metadata.labels:
         return SubmittedObject(broker, present)
     different = ""
+    unread: CommandFailed | InputError | None = None
     for cluster in clusters:
-        async with connect(cluster) as client:
-            hosted = await _read_set(client, namespace, name, (FederatedStatefulSet,))
+        try:
+            async with connect(cluster) as client:
+                hosted = await _read_set(client, namespace, name, (FederatedStatefulSet,))
+        except (CommandFailed, InputError) as error:
+            unread = unread or error
+            continue
         if hosted is None or OWNER in hosted.metadata.labels:
             continue
         if hosted.spec == present.spec:
             return SubmittedObject(cluster, hosted)
         different = cluster.name
+    if unread is not None:
+        raise unread
     if different:
         raise CommandFailed(
             f"the broker does not have {namespace}/{name} as {different} has it now: try again "

@@ -187,7 +187,7 @@ def _absent_clusters(
 ) -> frozenset[ClusterId]:
     """The clusters that have left, and those with a share but without a Lease that is renewed.
 
-    Only the former if no Leases could be read.
+    Only the former if there is no Lease at all, or none could be read.
     """
     records = members.records.objects if members.records is not None else ()
     left = frozenset(record.name for record in records if record.has_left)

@@ -119,7 +119,7 @@ def _exports_cell(cluster: ClusterInventory) -> str:
 
 
 def _imports_cell(cluster: ClusterInventory) -> str:
-    """The number of imports; `?` if it could not be read, `-` where there can be none."""
+    """The number of imports; `?` if not read, `-` for a broker or where there can be none."""
     if cluster.services is None or cluster.is_broker:
         return "-"
     return "?" if cluster.services.imports is None else str(cluster.services.imports)

@@ -114,7 +114,7 @@ def _status_text(
 
 
 def _concerns(finding: "Finding", namespace: str) -> bool:
-    """Whether a finding or a consequence is in the namespace, or in none; True without one."""
+    """Whether a finding or a consequence is in the namespace, or in none; True for namespace ""."""
     spaces = {finding.subject.namespace, *(c.subject.namespace for c in finding.consequences)}
     return not namespace or "" in spaces or namespace in spaces
 

@@ -62,7 +62,7 @@ def command(
             if by_hand:
                 click.echo("\n".join(kubectl_commands(found, cluster.name)))
                 return
-            joined = await find_joined_broker(client) if found else None
+            joined = await find_joined_broker(client) if found and not force else None
             if joined is not None:
                 click.echo(f"{cluster.name}: {joined.cluster} leaves its broker first")
             print_installation(cluster.name, found)
@@ -79,11 +79,11 @@ def command(
 async def _remove(
     client: "Client", name: str, joined: "JoinedBroker | None", *, definitions: bool, force: bool
 ) -> None:
-    """Leave the broker unless forced, delete everything, and check that nothing came back.
+    """Leave the broker, if one is given, delete everything, and check that nothing came back.
 
-    CustomResourceDefinitions only with `definitions`. Raises `CommandFailed` if it is the broker of
-    others, an agent elsewhere is alive (neither is checked with `force`), or something is there
-    again. Progress goes to stderr.
+    CustomResourceDefinitions only with `definitions`. Raises `CommandFailed` if it is the broker
+    of, or in a Federation with, others, an agent elsewhere is alive (none is checked with `force`),
+    it cannot leave, or something is there again. Progress goes to stderr.
     """
     from hanse.cli.uninstall.leaving import check_members, leave_first
     from hanse.cli.uninstall.removal import find_installation, remove_installation
@@ -94,7 +94,7 @@ async def _remove(
 
     if not force:
         await check_members(client, name)
-    if joined is not None and not force:
+    if joined is not None:
         await leave_first(client, name, joined, tell)
     found = await find_installation(client, definitions=definitions)
     await _check_agent(client, name, found, force=force)

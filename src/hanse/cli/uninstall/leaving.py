@@ -16,12 +16,11 @@ from hanse.kube.client import Client
 from hanse.kube.client_config import Credentials
 from hanse.kube.errors import BadCredentials, KubeError, NotFound
 from hanse.kube.optional_reads import list_or_empty
-from hanse.model.clusterset import IDENTITY_NAMESPACE
 from hanse.model.kinds.core import Namespace, Secret
 from hanse.model.kinds.federation import CLUSTER_ID as FEDERATED_ID
 from hanse.model.kinds.federation import CLUSTER_SET, Federation
 from hanse.model.kinds.hanse import ClusterMember
-from hanse.model.naming import BROKER_NAMESPACE, BROKER_SECRET, SYSTEM_NAMESPACE
+from hanse.model.naming import BROKER_NAMESPACE, BROKER_SECRET, IDENTITY_NAMESPACE, SYSTEM_NAMESPACE
 from hanse.model.objects import ClusterId
 from hanse.model.summaries import first_of
 

@@ -87,7 +87,7 @@ class Installation(Struct, frozen=True):
     def __bool__(self) -> bool:
         """Whether there is anything to delete or release, or a finalizer of ours to remove.
 
-        Other users' objects do not count.
+        How many objects users have of our kinds does not count.
         """
         return bool(self.held or self.released) or any(objects for _, objects in self.steps())
 

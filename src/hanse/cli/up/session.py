@@ -28,7 +28,7 @@ from hanse.features.networks.options import NetworksOptions
 from hanse.kube.errors import KubeError
 from hanse.local.real.errors import RealClusterError
 from hanse.local.up.control import LocalFederationStatus
-from hanse.local.up.errors import UpError
+from hanse.local.up.errors import UpError, single_error
 from hanse.local.up.federation import federation
 from hanse.local.up.folder import Folder
 from hanse.local.up.options import FederationOptions
@@ -63,7 +63,7 @@ class UpSession:
         networks: NetworksOptions = NetworksOptions(),  # noqa: B008 - a frozen value
         address_types: Sequence[str] = (),
     ) -> None:
-        """Run with these options; `address_types` are networks with a provider of addresses."""
+        """Nothing runs until `run`; networks of `address_types` get addresses from a provider."""
         self._options = options
         self._folder = folder
         self._script = script
@@ -129,9 +129,9 @@ class UpSession:
             return await self._run_federation(page, nodes)
 
     async def _run_federation(self, page: LocalDashboard, nodes: "NodeSettings | None") -> int:
-        """Run DNS, clusters and dashboard; run the script, or print a summary and wait forever.
+        """Run DNS, clusters, agents and dashboard, and the script; without one wait forever.
 
-        Returns the status of the script.
+        Returns the status of the script. Without one it prints a summary.
         """
         networks = (NetworkName(SAMPLE_TENANT),) if self._options.sample else ()
         fabric = nodes.fabric if nodes is not None else None
@@ -340,8 +340,7 @@ def _user_error(error: BaseException) -> BaseException:
 
     Others are returned as they are; a group of one error is replaced by that.
     """
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
+    error = single_error(error)
     if isinstance(error, UpError):
         return InputError(str(error))
     if isinstance(error, RealClusterError | KubeError):

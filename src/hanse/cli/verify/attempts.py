@@ -241,10 +241,10 @@ def _cause(outcome: Outcome, evidence: _Evidence) -> _Cause:
 
 
 def _route_cause(outcome: Outcome, evidence: _Evidence) -> _Cause:
-    """Why an address is not reached: the proxy of its cluster, a policy, or no route.
+    """Why an address is not reached: its cluster's proxy or network, a policy, or no route.
 
-    A warning if the route is not needed. A refused connection has reached another machine; within
-    one cluster it is its own network. A policy is the cause if the other direction works.
+    A warning if the route is not needed. A refused connection hints at ranges that overlap; a
+    policy is the cause if the other direction works.
     """
     attempt = outcome.attempt
     source, target, subject = attempt.source, attempt.target, attempt.subject
@@ -273,7 +273,10 @@ def _route_cause(outcome: Outcome, evidence: _Evidence) -> _Cause:
 
 
 def _route_remedy(target: str, kind: str, deployed: DeployedCluster | None) -> str:
-    """A route, with the range of the cluster if it is known, else with the address itself."""
+    """The command that adds a route to the cluster's range, or to the address if that is not known.
+
+    Only advice if the node's address is not known.
+    """
     remedy = f"route it to the nodes of {target}, and the way back; or let firewalls pass it"
     if deployed is None or not deployed.node:
         return remedy
@@ -315,7 +318,10 @@ def _policy_cause(outcome: Outcome, outcomes: Sequence[Outcome]) -> _Cause:
 
 
 def _service_cause(outcome: Outcome, evidence: _Evidence) -> _Cause:
-    """Why a service or its name fails: not imported, no DNS, no proxy, or no route."""
+    """Why a service or its name fails: not imported, no DNS, no proxy or no route.
+
+    Else a proxy that has not followed yet.
+    """
     source = outcome.attempt.source
     imported = evidence.imported[source]
     if imported is None or imported.missing:

@@ -82,7 +82,7 @@ def command(
 def _chosen_clusters(settings: GlobalOptions, named: str | None) -> "tuple[ClusterAccess, ...]":
     """The clusters of the named contexts; without names all, but for a local fleet's broker.
 
-    Raises `InputError` for an unknown context.
+    Raises `InputError` for an unknown context, and for a text without any.
     """
     from hanse.cli.clusters import is_local, select_clusters
 
@@ -99,7 +99,10 @@ def _chosen_clusters(settings: GlobalOptions, named: str | None) -> "tuple[Clust
 
 
 def _parse_topics(text: str | None) -> "tuple[Topic, ...]":
-    """The topics of a comma-separated text, all without one; raises `InputError`."""
+    """The topics of a comma-separated text in the order of `TOPICS`; all of them for None.
+
+    Raises `InputError` for an unknown one, and for a text without any.
+    """
     from hanse.cli.verify.attempts import TOPICS
 
     if text is None:

@@ -95,7 +95,10 @@ class VerifiedCluster(Struct, frozen=True):
         await self.client.send(Request("DELETE", path, (("labelSelector", label),)))
 
     async def remove(self) -> bool:
-        """Delete the namespace, and wait; False after 30 s or an error, True if it is gone."""
+        """Delete the namespace, and wait; True if it is gone, False after 30 s or an `ApiError`.
+
+        No answer raises `Unreachable`.
+        """
         path = f"/api/v1/namespaces/{self.namespace}"
         try:
             await self.client.send(Request("DELETE", path))
@@ -110,7 +113,11 @@ class VerifiedCluster(Struct, frozen=True):
 
 
 async def await_server(cluster: VerifiedCluster, name: str, seconds: float) -> str:
-    """Wait until a pod is Ready; returns its address, or raises `CommandFailed` with the cause."""
+    """Wait until a pod is Ready, and return its address.
+
+    Raises `CommandFailed` with the cause after `seconds`, or if it is deleted or its image cannot
+    be pulled.
+    """
     pod: dict[str, Any] = {}
     try:
         async with asyncio.timeout(seconds):
