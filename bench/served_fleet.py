@@ -34,7 +34,7 @@ from hanse.local.in_process import InProcessTransport
 from hanse.model.agent_manifests import agent_manifests
 from hanse.model.crds import OWN_KINDS
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
+from hanse.model.kinds.core import Namespace, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.hanse import ClusterMember, ClusterMemberSpec, ClusterMemberStatus
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.manifests import crd_manifests, namespace
@@ -169,8 +169,17 @@ async def _cluster(name: str, objects: Iterable[Object], wires: _Wires) -> ApiSe
     for obj in objects:
         kind = type(obj).kind
         held.objects.setdefault(stores[kind.group, kind.plural], []).append(wires.of(obj))
+    namespaces = stores[Namespace.kind.group, Namespace.kind.plural]
+    held.objects[namespaces] = [_with_uid(one, name) for one in held.objects[namespaces]]
     api.storage.restore(held)
     return api
+
+
+def _with_uid(wire: Wire, cluster: str) -> Wire:
+    """A namespace; kube-system with the uid that the cluster's record on the broker has."""
+    meta = wire["metadata"]
+    uid = cluster if meta["name"] == "kube-system" else meta["uid"]
+    return {**wire, "metadata": {**meta, "uid": uid}}
 
 
 class Distant:

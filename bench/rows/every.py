@@ -41,7 +41,6 @@ ROWS: tuple[Row, ...] = (
     UP,
     IN_PROCESS,
     FEDERATED,
-    GROWTH,
     NETWORKS_ROW,
     GUARD,
     GUARD_PACKETS,
@@ -60,4 +59,5 @@ ROWS: tuple[Row, ...] = (
     DNS_LATENCY,
     DNS_KNOT,
     DNS_KNOT_MANY,
+    GROWTH,
 )

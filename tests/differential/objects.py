@@ -144,7 +144,8 @@ READS = (
     case("an empty list", get(CONFIGMAPS)),
     case(
         "a list from the cache",
-        create(CONFIGMAPS, configmap()),
+        create(CONFIGMAPS, configmap(), save=RV),
+        get(CONFIGMAPS, query={"resourceVersion": "$rv"}, setup=True),  # the cache has it then
         get(C, query={"resourceVersion": "0"}),
     ),
     case("a version from the future", get(CONFIGMAPS, query={"resourceVersion": "9999999999"})),

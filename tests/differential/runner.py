@@ -142,13 +142,25 @@ async def _run_watch(
 
 
 async def _wait_until_served(transport: Transport, crd: dict[str, Any]) -> None:
-    """Wait until a real server serves a new definition."""
+    """Wait until a real server has established a new definition, and serves it.
+
+    It serves one before that, while more of the definition may still be changed.
+    """
     spec = crd["spec"]
     version = next(one["name"] for one in spec["versions"] if one["storage"])
     path = f"/apis/{spec['group']}/{version}/{spec['names']['plural']}"
+    definition = f"{CRDS}/{crd['metadata']['name']}"
     async with asyncio.timeout(60):
+        while not await _is_established(transport, definition):  # noqa: ASYNC110 - another process does it
+            await asyncio.sleep(0.05)
         while (await transport.send(Request("GET", path))).status == 404:  # noqa: ASYNC110 - another process serves it
             await asyncio.sleep(0.05)
+
+
+async def _is_established(transport: Transport, definition: str) -> bool:
+    found = msgspec.json.decode((await transport.send(Request("GET", definition))).body)
+    conditions = found["status"].get("conditions") or ()
+    return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
 
 def _normalizer(server: Server, variables: dict[str, str]) -> Normalizer:

@@ -8,6 +8,7 @@ from hanse.model.facts import ClusterState, Phase, WriteOutcome
 from hanse.model.kinds.core import Namespace
 from hanse.model.ownership import PAUSED
 from tests.scenarios.toy_offers import OffersScenario
+from tests.support.faults import LinkFaults
 from tests.support.scenario import Check, Scenario, describe_writes
 
 
@@ -94,6 +95,29 @@ async def test_of_two_replicas_one_works_and_the_other_takes_over_when_it_is_kil
     await scenario.eventually(toy_offers.everywhere("bread", lubeck="4"))
     idle = [s for s in scenario.writes_since(0) if s.source == other and s.status is None]
     assert describe_writes(idle) == []
+
+
+async def test_a_replica_that_takes_over_while_its_watches_are_late_takes_nothing_away(
+    scenario: Scenario, toy_offers: OffersScenario
+) -> None:
+    await scenario.kill_agent("hamburg")
+    await scenario.start_agent("hamburg", "1")
+    await scenario.eventually(works(scenario, "hamburg/1"))
+    late = LinkFaults(lag=timedelta(seconds=5), lags="configmaps")
+    scenario.network.link("hamburg/2", scenario.broker).faults = late
+    await scenario.start_agent("hamburg", "2")
+    await scenario.settled()
+    await toy_offers.offer("lubeck", "bread", "3")
+    await scenario.eventually(toy_offers.everywhere("bread", lubeck="3"))
+
+    await scenario.stop_agent("hamburg/1")
+
+    await scenario.always(
+        toy_offers.shows("hamburg", "bread", lubeck="3"), for_=timedelta(seconds=8)
+    )
+    await scenario.eventually(works(scenario, "hamburg/2"))
+    await toy_offers.withdraw("lubeck", "bread")
+    await scenario.eventually(toy_offers.nowhere("bread"))
 
 
 async def test_a_standby_replica_writes_nothing(

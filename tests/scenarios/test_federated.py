@@ -189,9 +189,11 @@ async def test_services_of_one_name_become_one_where_their_owners_agree(
     federated: FederatedScenario,
 ) -> None:
     scenario, space = federated.scenario, federated.namespace
-    for cluster, number in (("lubeck", 1), ("bergen", 1)):
-        marks = {NAMESPACED: "web", JOIN: "true"}
-        await federated.join(cluster, number, marks=marks)
+    for cluster in ("lubeck", "bergen"):  # both stand before one of them joins
+        await federated.join(cluster, 1, marks={})
+    for cluster in ("lubeck", "bergen"):
+        marks = {"annotations": {NAMESPACED: "web", JOIN: "true"}}
+        await federated.edit(cluster, Service, "web", {"metadata": marks})
     first = await federated.find("lubeck", Service, "web", space)
 
     for cluster, other, remote in (("lubeck", "bergen", B1), ("bergen", "lubeck", L1)):

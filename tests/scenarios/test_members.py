@@ -1,16 +1,20 @@
 """Membership of a broker: records of members, and who counts."""
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
 
 from hanse.cli.join.replace import replace_member
 from hanse.cli.member_records import MemberPlace, delete_objects, list_published, set_phase
+from hanse.features.services.manifests import FIRST_LEASE_SECONDS
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SOURCE_CLUSTER
+from hanse.kube.errors import NotFound
+from hanse.kube.lease import new_lease
 from hanse.model.agent_report import BROKER_CONNECTION
 from hanse.model.conditions import find_condition
-from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.discovery import MANAGED_BY, EndpointSlice
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet, ClusterSetSpec, MemberPhase
@@ -186,6 +190,64 @@ async def test_a_cluster_that_takes_the_id_of_a_dead_one_inherits_nothing(
     await scenario.always(members.imports("bergen", "old"), for_=timedelta(seconds=12))
     after = await broker.read(ClusterMember, "lubeck", BROKER_NAMESPACE)
     assert (after.spec.uid, after.status.epoch) == (rebuilt, before.status.epoch + 1)
+
+
+async def replace_by_itself(services: ServicesScenario, cluster: str) -> None:
+    """Replace a cluster, and begin its next epoch, as `hanse join --replace` does."""
+    broker = services.admin(services.scenario.broker)
+    before = await broker.read(ClusterMember, cluster, BROKER_NAMESPACE)
+    place = MemberPlace(services.scenario.broker, BROKER_NAMESPACE, cluster)
+    await replace_member(broker, place, "former", before.spec.uid, dry_run=False)
+    with suppress(NotFound):
+        await broker.delete(Lease, cluster, BROKER_NAMESPACE)
+    spec = LeaseSpec(lease_duration_seconds=FIRST_LEASE_SECONDS)
+    await broker.create(new_lease(BROKER_NAMESPACE, cluster, spec))
+    await set_phase(broker, before, "Joining", epoch=before.status.epoch + 1)
+
+
+async def test_who_was_away_while_a_cluster_was_replaced_keeps_nothing_of_the_former(
+    members: ServicesScenario,
+) -> None:
+    scenario = members.scenario
+    await members.serve_and_export("lubeck")
+    await scenario.eventually(members.everywhere("web", "lubeck"))
+    for cluster in ("lubeck", "bergen"):
+        await scenario.kill_agent(cluster)
+
+    await replace_by_itself(members, "lubeck")
+    await scenario.start_agent("bergen")
+
+    await scenario.eventually(members.imports("bergen", "web"))
+    await scenario.always(members.imports("bergen", "web"), for_=timedelta(seconds=12))
+    await scenario.start_agent("lubeck")
+    await scenario.eventually(members.everywhere("web", "lubeck"))
+
+
+@pytest.mark.parametrize("bump", [0, 10_000])
+async def test_a_broker_restored_to_when_a_cluster_joined_anew_takes_nothing_of_it_away(
+    members: ServicesScenario, bump: int
+) -> None:
+    scenario = members.scenario
+    await members.serve_and_export("lubeck")
+    await scenario.eventually(members.everywhere("web", "lubeck"))
+    await scenario.kill_agent("lubeck")
+    await replace_by_itself(members, "lubeck")
+    backup = await scenario.testbed.back_up(scenario.broker)
+    await scenario.start_agent("lubeck")
+    await scenario.eventually(has_phase(members, "lubeck", "Ready"))
+    await scenario.eventually(members.everywhere("web", "lubeck"))
+    before = len(scenario.network.sent)
+
+    scenario.network.cut("lubeck", scenario.broker)  # so that importers are first
+    await scenario.testbed.restore(scenario.broker, backup, bump=bump)
+    await asyncio.sleep(4)
+    scenario.network.heal("lubeck", scenario.broker)
+
+    held = (members.imports(one, "web", "lubeck") for one in scenario.names)
+    await scenario.always(all_of(*held), for_=timedelta(seconds=60))
+    written = [w.request for w in scenario.writes_since(before)]
+    assert [w for w in written if w.method == "DELETE"] == [], "nothing went for a moment"
+    await scenario.eventually(has_phase(members, "lubeck", "Ready"))
 
 
 async def set_record(services: ServicesScenario, cluster: str, phase: MemberPhase) -> None:

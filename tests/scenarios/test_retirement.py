@@ -20,7 +20,7 @@ from tests.support.federation import NAME
 from tests.support.scenario import Check, Features, Scenario
 
 A_WHILE = timedelta(seconds=10)
-L1, B1 = address("lubeck", 1), address("bergen", 1)
+L1, B1, B2 = address("lubeck", 1), address("bergen", 1), address("bergen", 2)
 LEAVER, HEIR = "lubeck", "hamburg"
 
 
@@ -169,6 +169,23 @@ async def test_the_last_supervisor_keeps_what_stands(
 
     await scenario.eventually(federated.membership.has_conditions(LEAVER, Valid="NoSuccessor"))
     await disturbed(federated, how, LEAVER, unchanged(federated, before))
+
+
+@pytest.mark.virtual
+async def test_the_last_supervisor_leads_on_after_a_restart(federated: FederatedScenario) -> None:
+    scenario, membership = federated.scenario, federated.membership
+    await demote(federated, HEIR, "members")
+    await scenario.eventually(is_retired(federated, HEIR))
+    await demote(federated, LEAVER, "members")
+    await scenario.eventually(membership.has_conditions(LEAVER, Valid="NoSuccessor"))
+
+    await scenario.kill_agent(LEAVER)
+    await scenario.start_agent(LEAVER)
+    await federated.pods("bergen", 1, 2)
+
+    await scenario.eventually(federated.everywhere(lubeck=[L1], bergen=[B1, B2]))
+    for member in membership.members:
+        await scenario.eventually(membership.is_led(member, LEAVER))
 
 
 @pytest.mark.parametrize("how", EACH)

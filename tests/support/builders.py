@@ -68,7 +68,8 @@ def cluster(
 ) -> ClusterState:
     """The fact that a cluster is connected."""
     listed = phase is not Phase.CONNECTING
-    return ClusterState(name, frozenset(roles), phase, since, listed=listed)
+    leaving = phase is Phase.LEAVING
+    return ClusterState(name, frozenset(roles), phase, since, leaving=leaving, listed=listed)
 
 
 def snapshot(

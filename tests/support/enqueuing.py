@@ -16,7 +16,6 @@ from msgspec.structs import fields, replace
 
 from hanse.kube.store import Store
 from hanse.kube.watch_events import Applied, Deleted
-from hanse.model.clusterset import IDENTITY_NAMESPACE
 from hanse.model.dns.zones import ZoneSource
 from hanse.model.facts import (
     Answer,
@@ -35,6 +34,7 @@ from hanse.model.facts import (
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.judgement import concerns_all_keys
 from hanse.model.kinds.core import Namespace
+from hanse.model.naming import IDENTITY_NAMESPACE
 from hanse.model.objects import ClusterId, Kind, Object, ObjectRef, object_ref
 from hanse.model.plan import Feature, Key, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Stores

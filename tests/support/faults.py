@@ -22,7 +22,7 @@ from hanse.kube.errors import BadCredentials, Unreachable, error_from_response
 from hanse.kube.repeated_timeout import RepeatedTimeout
 from hanse.kube.transport import Request, Response, Transport
 from hanse.local import links
-from hanse.model import rbac
+from hanse.model import naming
 from hanse.model.kinds.core import Namespace
 from hanse.runtime.health_probe import FAILURE_THRESHOLD, PROBE_TIMEOUT, QUIET_PERIOD
 
@@ -30,7 +30,7 @@ DETECTION_TIME = QUIET_PERIOD + FAILURE_THRESHOLD * PROBE_TIMEOUT
 """When a cluster that stops answering is known to be unresponsive."""
 
 READ_METHODS = frozenset({"GET", "HEAD"})
-IDENTITY_NAMESPACE = requests.resource_path(Namespace.kind, name=rbac.IDENTITY_NAMESPACE)
+IDENTITY_NAMESPACE = requests.resource_path(Namespace.kind, name=naming.IDENTITY_NAMESPACE)
 """The health probe of an idle connection: not counted as a request."""
 
 

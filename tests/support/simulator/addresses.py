@@ -28,21 +28,32 @@ class UsersActions(Protocol):
 
 
 class AddressesKept(Law):
-    """The address of an import stays."""
+    """The address of an import stays.
+
+    It ends with the membership of the last exporter: a cluster that is built anew under an id has
+    none of the exports of the one before, and what it exports itself is imported anew.
+    """
 
     name = "addresses-kept"
-    sentence = "The clusterset IP of a service never changes while a cluster exports it."
+    sentence = (
+        "The clusterset IP of a service never changes while a cluster exports it that does not "
+        "leave and is not replaced."
+    )
 
     def __init__(self, fleet: Fleet, services: UsersActions) -> None:
         super().__init__(fleet)
         self._services = services
         self._exports = Exports(fleet)
         self._held: dict[tuple[ClusterId, str], tuple[object, frozenset[str]]] = {}
+        """The address of a name in a cluster, and when imports there were touched and the exporter
+        that has been a member for longest joined."""
 
     def basis(self) -> object:
         fleet = self.fleet
         imports = [fleet.state_of(cluster, ServiceImport) for cluster in fleet.names]
-        return self._exports.state, self._services.state, fleet.answers_state, imports
+        may_be = self._exports.may_be_of_before
+        former = [may_be(asker, exporter) for asker in fleet.names for exporter in fleet.names]
+        return self._exports.state, self._services.state, fleet.answers_state, imports, former
 
     async def observe(self) -> AsyncIterator[str]:
         profile = await self._exports.profile()
@@ -58,11 +69,12 @@ class AddressesKept(Law):
                 records = self.fleet.ask(asker, full).records
                 if not await self._has_address(asker, name):
                     continue  # the asker has not seen the new profile: these are endpoints
-                touched, held = self._services.touched(asker), self._held.get(key)
-                if records and held is not None and held[0] == touched and held[1] != records:
+                joined = min(self.fleet.membership_changed.get(c, 0.0) for c in exports)
+                since, held = (self._services.touched(asker), joined), self._held.get(key)
+                if records and held is not None and held[0] == since and held[1] != records:
                     yield f"{full} in {asker} was {sorted(held[1])} and is {sorted(records)}"
-                if records:
-                    self._held[key] = (touched, records)
+                if records and not all(self._exports.may_be_of_before(asker, c) for c in exports):
+                    self._held[key] = (since, records)
 
     async def _has_address(self, cluster: ClusterId, name: str) -> bool:
         """Whether the import in a cluster has a clusterset IP."""

@@ -5,11 +5,13 @@ from functools import partial
 
 from msgspec import Struct
 
+from hanse.kube.lease_observer import RECONNECT_TIME
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import ClusterId
+from tests.support.faults import WATCH_LAGS
 from tests.support.simulator.fleet import Fleet, find, is_live
 from tests.support.simulator.laws import Law
 from tests.support.simulator.schedule import BROKER
@@ -17,6 +19,10 @@ from tests.support.simulator.schedule import BROKER
 NAMES = ("web", "db")
 READ = (ServiceExport, Service, EndpointSlice)
 """The kinds that exports are read from."""
+CAUGHT_UP = RECONNECT_TIME
+"""Seconds after which an agent that works again has told and seen what was done meanwhile."""
+LAGGED = 5 * max(WATCH_LAGS)
+"""Seconds after which an agent that works has seen what was done."""
 
 
 class Exported(Struct, frozen=True):
@@ -61,6 +67,20 @@ class Exports:
         fleet = self._fleet
         members = [c for c in fleet.names if c not in fleet.left or fleet.is_disputed(c)]
         return await self._of(members, name)
+
+    def may_be_of_before(self, asker: ClusterId, exporter: ClusterId) -> bool:
+        """Whether an answer may be of a cluster's membership before the one it has now.
+
+        What it published then counts nowhere: an asker that did not see it leave drops it once it
+        reads the broker, and has the same again when the exporter has published anew.
+        """
+        fleet, joined = self._fleet, self._fleet.membership_changed.get(exporter)
+        works = fleet.works_since(asker, BROKER)
+        if joined is None:
+            return False
+        if works < joined - CAUGHT_UP:
+            return fleet.now - joined < LAGGED
+        return fleet.now - max(works, fleet.works_since(exporter, BROKER)) < CAUGHT_UP
 
     def oldest(self, exports: dict[ClusterId, Exported]) -> Sequence[Exported | None]:
         """The exports of a name of which one is the oldest; None if there are none.

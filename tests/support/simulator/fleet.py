@@ -82,6 +82,8 @@ class Fleet(Scenario):
     clocks_jumped = False
     namespace_lost_at = -60.0
     """When the broker's namespace was last deleted."""
+    namespace_back_at = -60.0
+    """When it was made again, with the rights and records of members."""
     broker_was_ahead = False
     """Whether the broker's clock was ever ahead by about an hour: `FIRST_PUBLICATIONS`."""
 

@@ -5,11 +5,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
 from hanse.cli.member_records import MemberPlace, delete_objects, list_published, set_phase
+from hanse.features.services.manifests import FIRST_LEASE_SECONDS
 from hanse.features.services.names import SOURCE_CLUSTER
 from hanse.kube.client import Client
 from hanse.kube.errors import AlreadyExists, NotFound
+from hanse.kube.lease import new_lease
 from hanse.kube.optional_reads import read_or_none
-from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterMember, ClusterMemberSpec, ClusterSet
@@ -107,6 +109,7 @@ class Members:
             await self._create_record(cluster)
             if cluster in fleet.left:
                 await self.give_up(cluster)
+        fleet.namespace_back_at = fleet.now
         fleet.disturb(server_party(BROKER))
 
     @step(1, searched=True, seconds=(0, 5, 30, 60))
@@ -118,8 +121,12 @@ class Members:
         await self._broker.create(ClusterSet(metadata=Meta(name=lost.name), spec=lost.spec))
 
     async def _join(self, cluster: ClusterId) -> None:
+        """A Lease without a holder, then the next epoch of the record, as `hanse join` writes."""
         record = await self._record(cluster)
         self._note(cluster, left=False)
+        spec = LeaseSpec(lease_duration_seconds=FIRST_LEASE_SECONDS)
+        with suppress(AlreadyExists):
+            await self._broker.create(new_lease(BROKER_NAMESPACE, cluster, spec))
         await set_phase(self._broker, record, "Joining", epoch=record.status.epoch + 1)
         await self._fleet.restart_agent(cluster)
 

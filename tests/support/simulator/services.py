@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
 from hanse.kube.errors import AlreadyExists, NotFound
-from hanse.kube.lease_observer import RECONNECT_TIME
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.hanse import Profile
 from hanse.model.kinds.multicluster import (
@@ -16,10 +15,9 @@ from hanse.model.kinds.multicluster import (
 )
 from hanse.model.objects import ClusterId, Meta
 from tests.scenarios.services import ServicesScenario
-from tests.support.faults import WATCH_LAGS
 from tests.support.federation import install_crds
 from tests.support.simulator.addresses import AddressesKept, PodsBehindAddresses
-from tests.support.simulator.exports import NAMES, Exported, LawOfExports
+from tests.support.simulator.exports import CAUGHT_UP, NAMES, Exported, LawOfExports
 from tests.support.simulator.fleet import LEASE, RENEWAL, Fleet, find
 from tests.support.simulator.laws import Law
 from tests.support.simulator.schedule import BROKER, CLUSTERS, step
@@ -28,12 +26,6 @@ from tests.support.simulator.silence import DeadLeftOut
 PORTS = {"http": {"http": 80}, "two": {"http": 80, "tls": 443}, "other": {"http": 8080}}
 CONVERGED = 90.0
 """Seconds after which every cluster answers what users changed, once nothing is disturbed."""
-CAUGHT_UP = RECONNECT_TIME
-"""Seconds after which an agent that works again has told and seen what was done meanwhile."""
-
-
-LAGGED = 5 * max(WATCH_LAGS)
-"""Seconds after which an agent that works has seen what was done."""
 
 _Pair = tuple[ClusterId, ClusterId, str]
 """Who is asked, whose export, and its name."""
@@ -253,7 +245,7 @@ class ExportsAnswered(LawOfExports):
         wanted = exports[exporter].addresses if exporter in exports else frozenset[str]()
         since, touched = self._changed[exporter, name][1], self._services.touched(asker)
         if wanted and answer.records == wanted:
-            if self._may_be_of_before(asker, exporter):
+            if self._exports.may_be_of_before(asker, exporter):
                 self._waiting.append((key, 0.0))
             else:
                 self._seen[key] = (wanted, since, touched)
@@ -285,20 +277,6 @@ class ExportsAnswered(LawOfExports):
         to the broker is disputed."""
         is_owned = self._services.is_owned(asker, name)
         return is_owned or asker in self.fleet.left or self.fleet.is_disputed(exporter)
-
-    def _may_be_of_before(self, asker: ClusterId, exporter: ClusterId) -> bool:
-        """Whether an answer may be of a cluster's membership before the one it has now.
-
-        What it published then counts nowhere: an asker that did not see it leave drops it once it
-        reads the broker, and has the same again when the exporter has published anew.
-        """
-        fleet, joined = self.fleet, self.fleet.membership_changed.get(exporter)
-        works = fleet.works_since(asker, BROKER)
-        if joined is None:
-            return False
-        if works < joined - CAUGHT_UP:
-            return fleet.now - joined < LAGGED
-        return fleet.now - max(works, fleet.works_since(exporter, BROKER)) < CAUGHT_UP
 
     def _was_changed_unseen(self, asker: ClusterId) -> bool:
         """Whether an agent may see only now that imports of its cluster were edited or restored."""

@@ -29,8 +29,8 @@ class DeadLeftOut(Law):
         "whoever is restarted or cut and whether the broker is "
         "restored, unless the answering cluster is restored itself or the broker's clock set back, "
         "or only a person had deleted the import. "
-        "Where the broker's namespace is lost with all Leases, one that was silent before may be "
-        "answered until it is given up or returns."
+        "Where the broker's namespace is lost with all Leases, one that does not renew its own in "
+        "the new one may be answered until it is given up or returns."
     )
 
     def __init__(self, fleet: Fleet, edited: Mapping[ClusterId, float]) -> None:
@@ -55,7 +55,8 @@ class DeadLeftOut(Law):
                 heard = max(works, fleet.started_at.get(asker, 0))
                 is_new = heard > fleet.mute_since(dead) - RENEWAL
                 bound = after_restore if recently or is_new else EXPIRY
-                if fleet.mute_since(dead) <= fleet.namespace_lost_at + RENEWAL:
+                lost = max(fleet.namespace_lost_at, fleet.namespace_back_at)
+                if fleet.mute_since(dead) <= lost + RENEWAL:
                     bound = math.inf  # nothing tells that it is silent
                 listened = fleet.now - works
                 for name in NAMES:

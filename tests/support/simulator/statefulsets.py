@@ -21,6 +21,7 @@ from tests.scenarios.statefulsets import (
     template,
 )
 from tests.support.federation import install_crds
+from tests.support.simulator.exports import CAUGHT_UP
 from tests.support.simulator.fleet import Fleet, find, is_live
 from tests.support.simulator.laws import Law
 from tests.support.simulator.schedule import BROKER, CLUSTERS, step
@@ -52,6 +53,8 @@ class StatefulSets:
         self._users = StatefulSetsScenario(fleet)
         self.edited = 0.0
         """When somebody last took replicas, or our objects, away by hand."""
+        self.removed = 0.0
+        """When the set was last deleted."""
         self.orphaned: float | None = None
         """When the set was deleted and its replicas left; None if it was launched again since."""
         self.lost: set[ClusterId] = set()
@@ -111,7 +114,7 @@ class StatefulSets:
 
     @step(1)
     async def remove(self) -> None:
-        self.edited = self._fleet.now
+        self.edited = self.removed = self._fleet.now
         await self._fleet.admin(BROKER).delete(StatefulSet, NAME, self._fleet.namespace)
 
     @step(1, searched=True)
@@ -233,7 +236,8 @@ class ReplicasPlaced(Law):
     name = "replicas-placed"
     sentence = (
         "At rest exactly as many replicas run as the set asks for, and all are ready; where a "
-        "cluster has left, which keeps what it has, those that the others were given."
+        "cluster has left, which keeps what it has, those that the others were given. A set that "
+        f"is deleted within {CAUGHT_UP:.0f} s of a loss of the broker's namespace may run on."
     )
 
     def __init__(self, fleet: Fleet, sets: StatefulSets) -> None:
@@ -244,7 +248,11 @@ class ReplicasPlaced(Law):
         fleet = self.fleet
         members = [name for name in fleet.names if name not in fleet.left]
         wanted, ready = await _wanted(fleet), await _ready(fleet, members)
-        if wanted is None and (BROKER in fleet.restored_at or self._sets.orphaned is not None):
+        orphaned, removed = self._sets.orphaned is not None, self._sets.removed
+        unreported = (
+            fleet.namespace_lost_at - CAUGHT_UP < removed < (fleet.namespace_back_at + CAUGHT_UP)
+        )  # a cluster without its report cannot tell a set that was deleted from one that was lost
+        if wanted is None and (BROKER in fleet.restored_at or orphaned or unreported):
             return  # it was lost, or orphaned: what runs of it runs on
         shares = {
             c: found["spec"]["replicas"]
