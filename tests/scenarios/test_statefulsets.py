@@ -436,6 +436,7 @@ async def test_who_leaves_keeps_what_runs_and_who_joins_gets_only_growth(
     await _set_phase(sets, "bergen", "Joining")
     await scenario.start_agent("bergen")
     await scenario.eventually(sets.all_have_joined())
+    await scenario.eventually(sets.shares(hamburg=2, lubeck=2))  # its own two were too many
     await scenario.eventually(sets.has_conditions(Placed="Placed"))
     await sets.scale(5)
     await scenario.eventually(sets.shares(bergen=1, hamburg=2, lubeck=2))
