@@ -263,6 +263,24 @@ async def test_a_dropped_watch_whose_last_change_has_expired_is_resumed_after_it
     assert [resumed_from(request) for request in server.requests[3:]] == ["6", "9"]
 
 
+async def test_a_bookmark_of_a_server_whose_watch_cache_is_behind_shows_no_restored_server() -> (
+    None
+):
+    server = ScriptedTransport(
+        page(version=5),
+        Lines((line("ADDED", service("a", 7)), bookmark(60)), ends=CUT),
+        page(version=80),
+        Lines((line("ADDED", service("a", 7)), bookmark(30), line("ADDED", service("b", 81)))),
+        page(version=80),
+        Lines((line("ADDED", service("b", 81)),)),
+    )
+
+    received = await events(server, 5)
+
+    assert [type(event) for event in received] == [Listed, Applied, Progress, Progress, Applied]
+    assert resumed_from(server.requests[3]) == "6"
+
+
 async def test_after_a_deletion_a_dropped_watch_is_resumed_by_its_version() -> None:
     server = ScriptedTransport(
         page(service("a", 3), version=5),

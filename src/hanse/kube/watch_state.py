@@ -127,10 +127,14 @@ async def skip_last(events: AsyncIterator[DecodedEvent[K]], position: Resume) ->
 def position_after(event: DecodedEvent[K], position: Resume) -> Resume:
     """The position to resume from after an event; the same one if the event has no version.
 
-    Raises `Restored` for a version older than the one before, as after a restored backup.
+    Raises `Restored` for a change older than the one before, as after a restored backup. An older
+    bookmark tells nothing: once the last change was sent again, it may be of an API server whose
+    watch cache is behind the one that was watched before.
     """
     version = event_resource_version(event)
     if not version or version == position.version:
+        return position
+    if isinstance(event, Bookmark) and _is_older(version, position):
         return position
     check_not_older(version, position)
     match event:
@@ -144,12 +148,14 @@ def position_after(event: DecodedEvent[K], position: Resume) -> Resume:
 
 def check_not_older(version: str, position: Resume) -> None:
     """Raise `Restored` if a version is before the one to resume from."""
-    if (
-        version.isdecimal()
-        and position.version.isdecimal()
-        and int(version) < int(position.version)
-    ):
+    if _is_older(version, position):
         raise Restored(Status(410, "Expired", "the server went back to an earlier state"))
+
+
+def _is_older(version: str, position: Resume) -> bool:
+    """Whether a version is before the one to resume from; False if one of them is no number."""
+    before = position.version
+    return version.isdecimal() and before.isdecimal() and int(version) < int(before)
 
 
 def is_transient(error: KubeError) -> bool:
