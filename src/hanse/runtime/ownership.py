@@ -60,7 +60,7 @@ def with_owner(
     """
     meta = obj.metadata
     if observed is not None and owner_of(observed) == owner:
-        label = observed.metadata.labels.get(OWNER, owner.label)
+        label = observed.metadata.labels.get(OWNER) or owner.label
         claim = observed.metadata.annotations[OWNER_KEY]
     else:
         label, claim = owner.label, _encode_claim(owner, object_ref(obj))
