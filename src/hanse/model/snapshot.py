@@ -182,13 +182,12 @@ class Snapshot:
         The local cluster has role LOCAL also while it leaves its federation; with another role
         it is left out like the others.
         """
-        return tuple(
-            sorted(
-                s.cluster
-                for s in self.facts(ClusterState)
-                if role in s.roles and (role is Role.LOCAL or not s.leaving)
-            )
-        )
+        found = [
+            s.cluster
+            for s in self.facts(ClusterState)
+            if role in s.roles and (role is Role.LOCAL or not s.leaving)
+        ]
+        return tuple(sorted(found))
 
     def fact(self, type_: type[F], key: object) -> F | None:
         """The fact of that type and key, or None."""

@@ -199,9 +199,8 @@ def _read_published(
     awaited = awaited_clusters(published, importing, *place)
     if is_migrating:  # no answer names them; they may stand since before their own roll-back
         awaited -= unanswered_clusters(snapshot)
-    kept = exports.newer | awaited
+    kept = exports.newer | awaited | (unconfirmed.clusters & migrating)
     kept |= being_upgraded(key, migrating, snapshot, broker, broker_namespace)
-    kept |= unconfirmed.clusters & migrating
     if is_unpublished(key, snapshot, published, rules) and (
         snapshot.local in standing
         or (current is not None and succeeds_others(key, snapshot, exports.records))
