@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import Flag, auto
+from itertools import chain
 from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct
@@ -132,15 +133,17 @@ class Snapshot:
 
     def all(self, where: ClusterId, kind: type[K]) -> Iterator[K]:
         """Every watched object of a kind in a cluster."""
-        return self._read_stores(where, kind, lambda store: store.all())
+        return _distinct([store.all() for store in self._stores_of(where, kind)])
 
     def in_namespace(self, where: ClusterId, kind: type[K], namespace: str) -> Iterator[K]:
         """Every watched object of a kind in one namespace."""
-        return self._read_stores(where, kind, lambda store: store.in_namespace(namespace))
+        stores = self._stores_of(where, kind)
+        return _distinct([store.in_namespace(namespace) for store in stores])
 
     def by(self, where: ClusterId, index: Index[K], value: str) -> Iterator[K]:
         """Every object under a value of an index."""
-        return self._read_stores(where, index.kind, lambda store: store.by(index.name, value))
+        stores = self._stores_of(where, index.kind)
+        return _distinct([store.by(index.name, value) for store in stores])
 
     def synced(self, where: ClusterId, kind: type[Object] | None = None) -> bool:
         """Whether absence means absence: the cluster is synced or leaving, and the kind listed.
@@ -179,13 +182,12 @@ class Snapshot:
         The local cluster has role LOCAL also while it leaves its federation; with another role
         it is left out like the others.
         """
-        return tuple(
-            sorted(
-                s.cluster
-                for s in self.facts(ClusterState)
-                if role in s.roles and (role is Role.LOCAL or not s.leaving)
-            )
-        )
+        found = [
+            s.cluster
+            for s in self.facts(ClusterState)
+            if role in s.roles and (role is Role.LOCAL or not s.leaving)
+        ]
+        return tuple(sorted(found))
 
     def fact(self, type_: type[F], key: object) -> F | None:
         """The fact of that type and key, or None."""
@@ -195,14 +197,16 @@ class Snapshot:
         """Every fact of a type."""
         return self._facts.all(type_)
 
-    def _read_stores(
-        self, where: ClusterId, kind: type[K], read: Callable[[Lister[K]], Iterable[K]]
-    ) -> Iterator[K]:
-        """Read every store of a kind; an object that several stores hold is yielded once."""
-        stores = self._stores.get((where, kind.kind), ())
-        if len(stores) == 1:
-            return iter(read(stores[0]))
-        return distinct_objects(obj for store in stores for obj in read(store))
+    def _stores_of(self, where: ClusterId, kind: type[K]) -> Sequence[Lister[K]]:
+        """The stores that have objects of a kind of a cluster."""
+        return self._stores.get((where, kind.kind), ())
+
+
+def _distinct(read: Sequence[Iterable[K]]) -> Iterator[K]:
+    """What was read from each store of a kind; an object that several stores hold comes once."""
+    if len(read) == 1:
+        return iter(read[0])
+    return distinct_objects(chain.from_iterable(read))
 
 
 def distinct_objects(objects: Iterable[K]) -> Iterator[K]:

@@ -364,6 +364,9 @@ class WriteOutcomes:
         AlreadyExists do not: the key is planned again. An action that was not `tried`, because it
         is backed off, keeps its fact.
         """
+        known = item in self._by_item or item in self._paused_by_item
+        if not (known or found.actions or found.obstacles or found.paused):
+            return  # as of almost every key of a settled fleet
         self._record_pauses(item, found.paused)
         failures: dict[ClusterObjectRef, tuple[WriteResult, str]] = {
             obstacle.target: (obstacle.result, obstacle.message) for obstacle in found.obstacles

@@ -200,6 +200,8 @@ def _meta_patch(desired: Meta, observed: Meta, record: _AppliedRecord, others_ch
 
 def _map_patch(desired: dict[str, str], observed: dict[str, str], applied: Iterable[str]) -> Wire:
     """Set desired entries, and remove those that we applied before and no longer desire."""
+    if desired == observed:
+        return {}
     change: Wire = {n: v for n, v in desired.items() if observed.get(n) != v}
     change.update(dict.fromkeys(n for n in applied if n in observed and n not in desired))
     return change

@@ -1,7 +1,8 @@
 """Checks that a feature writes only what its watches declare, which its RBAC rules come from."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from typing import TypeAlias
 
 from hanse.model.facts import ClusterState, Role
 from hanse.model.objects import ClusterId, Object, object_ref
@@ -31,14 +32,21 @@ def require_declared_writes(
             raise UndeclaredWrite(f"{verb} of {object_ref(obj)} in {action.where} is not declared")
 
 
-def managed_watches(feature: Feature) -> tuple[Watch, ...]:
-    """The watches of a feature that declare OBJECTS or REMOVAL: what it may delete."""
+ManagedWatches: TypeAlias = Mapping[type[Object], Sequence[Watch]]
+
+
+def managed_watches(feature: Feature) -> ManagedWatches:
+    """The watches of a feature that declare OBJECTS or REMOVAL, by kind: what it may delete."""
     owned = Writes.OBJECTS | Writes.REMOVAL
-    return tuple(watch for watch in feature.watches if watch.writes & owned)
+    by_kind: dict[type[Object], list[Watch]] = {}
+    for watch in feature.watches:
+        if watch.writes & owned:
+            by_kind.setdefault(watch.kind, []).append(watch)
+    return by_kind
 
 
 def managed_objects(
-    owned: Iterable[tuple[ClusterId, Owner, Object]], managed: Sequence[Watch], snapshot: Snapshot
+    owned: Iterable[tuple[ClusterId, Owner, Object]], managed: ManagedWatches, snapshot: Snapshot
 ) -> Iterator[tuple[ClusterId, Owner, Object]]:
     """The objects of a key that it owns through a connection that its feature writes to.
 
@@ -49,9 +57,10 @@ def managed_objects(
     for where, owner, obj in owned:
         state = snapshot.fact(ClusterState, where)
         roles = state.roles if state is not None else frozenset()
-        covering = [watch for watch in managed if _covers(watch, obj, roles)]
+        watches = managed.get(type(obj), ())
+        covering = [watch for watch in watches if _covers(watch, obj, roles)]
         if any(w.namespace for w in covering) or (
-            covering and not any(_is_scoped_to(watch, obj) for watch in managed)
+            covering and not any(_is_scoped_to(watch, obj) for watch in watches)
         ):
             yield where, owner, obj
 
@@ -89,7 +98,7 @@ def _needed_right(action: Action) -> tuple[Object, Writes]:
 
 def _is_scoped_to(watch: Watch, obj: Object) -> bool:
     """Whether a watch of one namespace, in whatever role, covers an object by kind and name."""
-    return watch.kind is type(obj) and bool(watch.namespace) and _covers(watch, obj, {watch.role})
+    return bool(watch.namespace) and _covers(watch, obj, {watch.role})
 
 
 def _covers(watch: Watch, obj: Object, roles: AbstractSet[Role]) -> bool:

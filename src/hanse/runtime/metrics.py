@@ -142,15 +142,8 @@ class Metrics:
             case ClusterState(cluster), None:
                 self._reachable.remove(cluster)
 
-    @contextmanager
-    def planning(self, item: Item, slow: timedelta) -> Iterator[None]:
-        """Time the synchronous plan in the block, unless it raises.
-
-        One longer than `slow` is counted, and logged.
-        """
-        started = time.perf_counter()
-        yield
-        seconds = time.perf_counter() - started
+    def planned(self, item: Item, seconds: float, slow: timedelta) -> None:
+        """Observe how long a key's plan took; one longer than `slow` is counted, and logged."""
         self._histogram(self._plans, item[0]).observe(seconds)
         if seconds > slow.total_seconds():
             self._slow.labels(item[0]).inc()

@@ -96,6 +96,8 @@ class NamespaceGuard:
 
         If there are any, `start` is used to read it, and the key is enqueued with the answer.
         """
+        if not actions:
+            return actions
         for place in sorted(self._doubts.keys() | self._asked.keys()):
             resting = [a for a in actions if _rests_on(a, place[0])]
             if not resting or not self._is_doubted(place, dequeued.item):

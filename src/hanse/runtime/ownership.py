@@ -60,7 +60,7 @@ def with_owner(
     """
     meta = obj.metadata
     if observed is not None and owner_of(observed) == owner:
-        label = observed.metadata.labels.get(OWNER, owner.label)
+        label = observed.metadata.labels.get(OWNER) or owner.label
         claim = observed.metadata.annotations[OWNER_KEY]
     else:
         label, claim = owner.label, _encode_claim(owner, object_ref(obj))
@@ -136,7 +136,7 @@ def epoch_of(obj: Object) -> int:
 
 def replicable(marks: dict[str, str]) -> dict[str, str]:
     """Labels or annotations without those under hanse.dev/, as they may go to another object."""
-    if not any(name.startswith(OWN_PREFIX) for name in marks):
+    if not marks:
         return marks
     return {name: value for name, value in marks.items() if not name.startswith(OWN_PREFIX)}
 

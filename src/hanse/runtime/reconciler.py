@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from random import Random
+from time import perf_counter
 from typing import Any
 
 from msgspec import Struct
@@ -325,10 +326,11 @@ class Reconciler:
         if unread := brokers_to_read(snapshot):
             self.enqueuer.wait_for(item, unread[:1])
             return None
-        with self.metrics.planning(item, SLOW_PLAN):
-            plan = feature.plan(key, snapshot)
-            owned = managed_objects(self.owned.of(name, key), self._managed[name], snapshot)
-            found = diff(name, key, plan, owned, snapshot)
+        started = perf_counter()
+        plan = feature.plan(key, snapshot)
+        owned = managed_objects(self.owned.of(name, key), self._managed[name], snapshot)
+        found = diff(name, key, plan, owned, snapshot)
+        self.metrics.planned(item, perf_counter() - started, SLOW_PLAN)
         self._backoff.observe_plan(item, plan)
         self.enqueuer.wait_for(item, found.waiting_for | found.blocked_by)
         if plan.questions and self._group is not None:

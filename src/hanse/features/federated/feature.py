@@ -157,6 +157,8 @@ class FederatedServices:
         if isinstance(change, FactChange):
             is_state = isinstance(change.fact, ClusterState) and _is_state_change(change)
             return map(_probe_key, _all_federated(snapshot)) if is_state else ()
+        if not isinstance(change.object, ConfigMap):
+            return ()
         sides = (change.before, change.after)
         names = {_federated_name(side) for side in sides if isinstance(side, ConfigMap)}
         return [_probe_key(name) for name in names if name is not None]

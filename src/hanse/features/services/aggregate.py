@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from hanse.features.services.clusters import (
     awaited_clusters,
     broker_since,
-    counted_slices,
     drop_foreign_namespaces,
     exporting_clusters,
+    judge_slices,
     list_published_slices,
 )
 from hanse.features.services.lighthouse import lighthouse_aggregate, lighthouse_version
@@ -45,7 +45,7 @@ def plan_aggregate(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     place = (exporting_clusters(current), snapshot, broker, broker_namespace)
     published = list_published_slices(key, snapshot, broker)
     rules = clusterset_spec(snapshot, broker)
-    counted = counted_slices(published, *place, judge=common_state)
+    counted = judge_slices(published, *place, judge=common_state).counted
     since = broker_since(snapshot, broker, broker_namespace)
     exports = read_exports(drop_foreign_namespaces(counted, rules), since)
     sources = frozenset({broker})
@@ -70,7 +70,7 @@ def plan_aggregate(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
         status=import_status(order),
     )
     objects = [aggregate]
-    if lighthouse_version(snapshot, broker) == "0.15":
+    if lighthouse_version(rules, snapshot, broker) == "0.15":
         theirs = lighthouse_aggregate(key, merged, broker_namespace)
         found = snapshot.get(broker, ServiceImport, theirs.metadata.name, broker_namespace)
         objects += [theirs] if found is None or OWNER in found.metadata.labels else []

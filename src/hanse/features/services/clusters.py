@@ -6,13 +6,13 @@ The settings include the namespaces and address ranges that a cluster may publis
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER
 from hanse.model.clusterset import (
     MemberState,
     begins_anew,
-    clusterset_spec,
     common_state,
     joined_clusters,
     member_state,
@@ -90,48 +90,41 @@ def source_cluster(endpoint_slice: EndpointSlice) -> ClusterId:
     return endpoint_slice.metadata.labels.get(SOURCE_CLUSTER, "")
 
 
-def counted_slices(
-    slices: Sequence[EndpointSlice],
+class JudgedSlices(Struct, frozen=True):
+    """Published slices by what their clusters are: those that count, and those of silent ones."""
+
+    counted: list[EndpointSlice]
+    """Of clusters that are ready, and of `standing` ones whose state is unknown."""
+    silent: list[EndpointSlice]
+    """Of the other clusters that have not left."""
+
+
+def judge_slices(
+    slices: Iterable[EndpointSlice],
     standing: frozenset[ClusterId],
     snapshot: Snapshot,
     broker: ClusterId,
     broker_namespace: str,
     *,
     judge: Callable[[ClusterId, Snapshot, ClusterId, str], MemberState] = member_state,
-) -> list[EndpointSlice]:
-    """The slices of clusters that are ready, and of `standing` clusters whose state is unknown.
+) -> JudgedSlices:
+    """The slices by the states of their clusters, each of which is judged once.
 
     `standing` are those that the import names already; `judge` tells the state of a cluster, which
     by default is always ready for the local one.
     """
-    counted: dict[ClusterId, bool] = {}
-    for cluster in {source_cluster(s) for s in slices}:
-        state = judge(cluster, snapshot, broker, broker_namespace)
-        counted[cluster] = state is MemberState.READY or (
-            state is MemberState.UNKNOWN and cluster in standing
-        )
-    return [s for s in slices if counted[source_cluster(s)]]
-
-
-def silent_slices(
-    slices: Sequence[EndpointSlice],
-    standing: frozenset[ClusterId],
-    snapshot: Snapshot,
-    broker: ClusterId,
-    broker_namespace: str,
-) -> list[EndpointSlice]:
-    """The slices of clusters that `counted_slices` leaves out and whose state is not GONE.
-
-    `standing` are the clusters that the import names now.
-    """
-    place = (snapshot, broker, broker_namespace)
-    counted = {source_cluster(s) for s in counted_slices(slices, standing, *place)}
-    silent = {
-        cluster
-        for cluster in {source_cluster(s) for s in slices} - counted
-        if member_state(cluster, *place) is not MemberState.GONE
-    }
-    return [s for s in slices if source_cluster(s) in silent]
+    states: dict[ClusterId, MemberState] = {}
+    found = JudgedSlices([], [])
+    for endpoint_slice in slices:
+        cluster = source_cluster(endpoint_slice)
+        if cluster not in states:
+            states[cluster] = judge(cluster, snapshot, broker, broker_namespace)
+        state = states[cluster]
+        if state is MemberState.READY or (state is MemberState.UNKNOWN and cluster in standing):
+            found.counted.append(endpoint_slice)
+        elif state is not MemberState.GONE:
+            found.silent.append(endpoint_slice)
+    return found
 
 
 def awaited_clusters(
@@ -149,8 +142,10 @@ def awaited_clusters(
     before is gone for good.
     """
     place = (snapshot, broker, broker_namespace)
-    known = imported | joined_clusters(*place)
-    missing = (standing & known) - {source_cluster(s) for s in slices}
+    missing = standing - {source_cluster(s) for s in slices}
+    if not missing:
+        return frozenset()
+    missing &= imported | joined_clusters(*place)
     return frozenset(
         cluster
         for cluster in missing
@@ -162,6 +157,7 @@ def lost_clusters(
     key: Key,
     slices: Iterable[EndpointSlice],
     exporters: frozenset[ClusterId],
+    rules: ClusterSetSpec,
     snapshot: Snapshot,
     broker: ClusterId,
     broker_namespace: str,
@@ -171,7 +167,6 @@ def lost_clusters(
     The broker has lost what they published, and they have not left; without those that may not
     publish services of the namespace.
     """
-    rules = clusterset_spec(snapshot, broker)
     return frozenset(
         cluster
         for cluster in exporters - {source_cluster(s) for s in slices}
@@ -187,10 +182,9 @@ def exporting_clusters(service_import: ServiceImport | None) -> frozenset[Cluste
     return frozenset(exporting.cluster for exporting in named)
 
 
-def imported_clusters(key: Key, snapshot: Snapshot) -> frozenset[ClusterId]:
-    """The clusters of which this cluster has imported slices of one service."""
-    imported = snapshot.by(snapshot.local, IMPORTED, f"{key.namespace}/{key.name}")
-    return frozenset(map(source_cluster, imported))
+def imported_slices(key: Key, snapshot: Snapshot) -> list[EndpointSlice]:
+    """The slices of one service that this cluster has imported."""
+    return list(snapshot.by(snapshot.local, IMPORTED, f"{key.namespace}/{key.name}"))
 
 
 def cluster_settings(cluster: ClusterId, rules: ClusterSetSpec) -> MemberSettings:
@@ -215,6 +209,8 @@ def drop_foreign_namespaces(
 
     The broker's admission policy refuses new ones; those from before a change stand there.
     """
+    if not rules.clusters:
+        return list(slices)
     return [
         s
         for s in slices

@@ -10,12 +10,12 @@ from hanse.features.services.clusters import (
     BACKENDS,
     broker_since,
     cluster_settings,
-    counted_slices,
     disallowed_addresses,
     disallowed_message,
     drop_disallowed,
     drop_foreign_namespaces,
     exporting_clusters,
+    judge_slices,
     list_published_slices,
     may_publish,
     source_cluster,
@@ -183,8 +183,10 @@ def _export_state(
     key = Key("import", record.name, record.namespace)
     older = lighthouse_slices(key, snapshot, broker, broker_namespace)
     others = [s for s in published if source_cluster(s) not in {snapshot.local, *older}]
-    counted = counted_slices(others, standing, snapshot, broker, broker_namespace)
-    counted += [s for some in older.values() for s in some]
+    counted = [
+        *judge_slices(others, standing, snapshot, broker, broker_namespace).counted,
+        *(s for some in older.values() for s in some),
+    ]
     since = broker_since(snapshot, broker, broker_namespace)
     known = read_exports(drop_foreign_namespaces(counted, rules), since).records
     own = [s for s in published if source_cluster(s) == snapshot.local]
@@ -299,7 +301,7 @@ def _lighthouse_form(
     Nothing if the export is refused, or waits for a Globalnet address; existing objects of this
     cluster's own Lighthouse agent are taken over.
     """
-    version = lighthouse_version(snapshot, state.broker)
+    version = lighthouse_version(state.rules, snapshot, state.broker)
     if version is None or state.is_refused(snapshot.local) or state.backends.waiting:
         return ()
     objects = lighthouse_objects(

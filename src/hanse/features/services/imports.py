@@ -8,20 +8,18 @@ from msgspec.structs import replace
 from hanse.features.services.aggregate import import_spec, import_status
 from hanse.features.services.clusters import (
     BACKENDS,
-    IMPORTED,
     awaited_clusters,
     broker_since,
     cluster_settings,
-    counted_slices,
     disallowed_addresses,
     disallowed_message,
     drop_disallowed,
     drop_foreign_namespaces,
     exporting_clusters,
-    imported_clusters,
+    imported_slices,
+    judge_slices,
     list_published_slices,
     lost_clusters,
-    silent_slices,
     source_cluster,
 )
 from hanse.features.services.derived import (
@@ -35,7 +33,7 @@ from hanse.features.services.legacy import (
     AGGREGATES,
     Unconfirmed,
     being_upgraded,
-    imported_from_lighthouse,
+    lighthouse_clusters,
     lighthouse_slices,
     unconfirmed_clusters,
 )
@@ -116,7 +114,7 @@ def plan_import(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     current = snapshot.get(snapshot.local, ServiceImport, key.name, key.namespace)
     inherits = _is_of_lighthouse(current, key, snapshot, broker)
     written = current if current is not None and _is_ours(current) and not inherits else None
-    published = _read_published(key, written, snapshot, broker, broker_namespace)
+    published = _read_published(key, written, rules, snapshot, broker, broker_namespace)
     records = published.exports.records
     merged = merge_exports(records, rules.profile)
     objects: list[Object] = []
@@ -166,6 +164,7 @@ class _Published(Struct, frozen=True):
 def _read_published(
     key: Key,
     current: ServiceImport | None,
+    rules: ClusterSetSpec,
     snapshot: Snapshot,
     broker: ClusterId,
     broker_namespace: str,
@@ -177,11 +176,13 @@ def _read_published(
     returned.
     """
     older = lighthouse_slices(key, snapshot, broker, broker_namespace)
-    theirs = imported_from_lighthouse(key, snapshot) | older.keys()
-    named, imported = exporting_clusters(current), imported_clusters(key, snapshot)
-    is_migrating = lighthouse_version(snapshot, broker) is not None
+    imported = imported_slices(key, snapshot)
+    migrating = lighthouse_clusters(imported)
+    theirs = migrating | older.keys()
+    named, importing = exporting_clusters(current), frozenset(map(source_cluster, imported))
+    is_migrating = lighthouse_version(rules, snapshot, broker) is not None
     # a status is written after its slices: of a roll-back it names those that have gone
-    standing = (named & imported if is_migrating else named | imported) - theirs
+    standing = (named & importing if is_migrating else named | importing) - theirs
     place = (standing, snapshot, broker, broker_namespace)
     published = [
         s for s in list_published_slices(key, snapshot, broker) if source_cluster(s) not in older
@@ -190,27 +191,27 @@ def _read_published(
         published = _without_own_strays(published, key, snapshot)
     unconfirmed = unconfirmed_clusters(published, *place) if is_migrating else Unconfirmed()
     confirmed = [s for s in published if source_cluster(s) not in unconfirmed.clusters]
-    counted = [*counted_slices(confirmed, *place), *(s for some in older.values() for s in some)]
-    rules = clusterset_spec(snapshot, broker)
-    slices = drop_foreign_namespaces(counted, rules)
+    judged = judge_slices(confirmed, *place)
+    translated = (s for some in older.values() for s in some)
+    slices = drop_foreign_namespaces([*judged.counted, *translated], rules)
     exports = read_exports(slices, broker_since(snapshot, broker, broker_namespace))
-    uncounted = silent_slices(confirmed, *place)
-    silent = read_exports(drop_foreign_namespaces(uncounted, rules), None)
-    awaited = awaited_clusters(published, imported, *place)
+    silent = read_exports(drop_foreign_namespaces(judged.silent, rules), None).records
+    awaited = awaited_clusters(published, importing, *place)
     if is_migrating:  # no answer names them; they may stand since before their own roll-back
         awaited -= unanswered_clusters(snapshot)
-    kept = exports.newer | awaited
-    kept |= being_upgraded(key, snapshot, broker, broker_namespace)
-    kept |= unconfirmed.clusters & imported_from_lighthouse(key, snapshot)
+    kept = exports.newer | awaited | (unconfirmed.clusters & migrating)
+    kept |= being_upgraded(key, migrating, snapshot, broker, broker_namespace)
     if is_unpublished(key, snapshot, published, rules) and (
         snapshot.local in standing
         or (current is not None and succeeds_others(key, snapshot, exports.records))
     ):
         kept |= {snapshot.local}
-    unheard = frozenset(r.cluster for r in silent.records if r.is_for(snapshot.local))
+    unheard = frozenset(r.cluster for r in silent if r.is_for(snapshot.local))
     if not is_migrating:
         exporters = known_exporters(current) - theirs
-        unheard |= lost_clusters(key, published, exporters, snapshot, broker, broker_namespace)
+        unheard |= lost_clusters(
+            key, published, exporters, rules, snapshot, broker, broker_namespace
+        )
     return _Published(tuple(slices), exports, unheard, kept, unconfirmed.questions)
 
 
@@ -299,8 +300,7 @@ def _keep_current(
 
     Current objects replace new ones of the same kind and name.
     """
-    imported = snapshot.by(snapshot.local, IMPORTED, f"{key.namespace}/{key.name}")
-    slices = [s for s in imported if source_cluster(s) in clusters]
+    slices = [s for s in imported_slices(key, snapshot) if source_cluster(s) in clusters]
     whole = (
         snapshot.get(snapshot.local, ServiceImport, key.name, key.namespace),
         snapshot.get(snapshot.local, Service, derived_name(key), key.namespace),

@@ -9,13 +9,17 @@ an object without our owner label was written by a Lighthouse agent that runs: i
 cluster, whatever an agent of Hanse published there before.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.features.services.clusters import IMPORTED, list_published_slices, source_cluster
+from hanse.features.services.clusters import (
+    imported_slices,
+    list_published_slices,
+    source_cluster,
+)
 from hanse.features.services.names import (
     AGENT,
     DOMAIN,
@@ -183,15 +187,9 @@ def lighthouse_slices(
     }
 
 
-def imported_from_lighthouse(key: Key, snapshot: Snapshot) -> frozenset[ClusterId]:
+def lighthouse_clusters(imported: Iterable[EndpointSlice]) -> frozenset[ClusterId]:
     """The clusters whose imported slices come from a Lighthouse agent: they have no Lease."""
-    imported = _imported(key, snapshot)
-    return frozenset(source_cluster(s) for s in imported if AGENT in s.metadata.annotations)
-
-
-def _imported(key: Key, snapshot: Snapshot) -> Iterator[EndpointSlice]:
-    """The slices of one service that this cluster has imported."""
-    return snapshot.by(snapshot.local, IMPORTED, f"{key.namespace}/{key.name}")
+    return frozenset([source_cluster(s) for s in imported if AGENT in s.metadata.annotations])
 
 
 class Unconfirmed(Struct, frozen=True):
@@ -240,12 +238,18 @@ def _is_confirmed(endpoint_slice: EndpointSlice, answer: Answer | None) -> bool:
 
 
 def being_upgraded(
-    key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
+    key: Key,
+    migrating: frozenset[ClusterId],
+    snapshot: Snapshot,
+    broker: ClusterId,
+    broker_namespace: str,
 ) -> frozenset[ClusterId]:
     """Clusters whose agent of Hanse took over from Lighthouse, and is not alive or publishing yet.
 
-    What was imported from their Lighthouse agent stands until then.
+    `migrating` are those of whose Lighthouse agent something is imported, which stands until then.
     """
+    if not migrating:
+        return frozenset()
     service = f"{key.namespace}/{key.name}"
     slices = snapshot.by(broker, LEGACY_SLICES, service)
     upgraded = {source_cluster(s) for s in slices if not is_of_lighthouse(s)}
@@ -254,7 +258,7 @@ def being_upgraded(
     publishing = {source_cluster(s) for s in list_published_slices(key, snapshot, broker)}
     return frozenset(
         cluster
-        for cluster in upgraded & imported_from_lighthouse(key, snapshot)
+        for cluster in upgraded & migrating
         if cluster not in publishing
         or member_state(cluster, snapshot, broker, broker_namespace) is not MemberState.READY
     )
@@ -286,7 +290,7 @@ def _translate(
     created = [t for o in objects if (t := o.metadata.creation_timestamp) is not None]
     if not created:
         return None
-    standing = [s for s in _imported(key, snapshot) if source_cluster(s) == cluster]
+    standing = [s for s in imported_slices(key, snapshot) if source_cluster(s) == cluster]
     parts = tuple(
         _legacy_parts(legacy, export.slices, standing) if legacy else map(_slice_part, current)
     )

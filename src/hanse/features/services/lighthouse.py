@@ -26,7 +26,7 @@ from hanse.features.services.merge import MergedImport
 from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER
 from hanse.features.services.records import ExportRecord
 from hanse.features.services.slices import NOT_READY, READY, ExportBackends, address_family
-from hanse.model.clusterset import broker_cluster, clusterset_spec
+from hanse.model.clusterset import broker_cluster
 from hanse.model.kinds.discovery import (
     MANAGED_BY,
     AddressType,
@@ -34,7 +34,7 @@ from hanse.model.kinds.discovery import (
     EndpointPort,
     EndpointSlice,
 )
-from hanse.model.kinds.hanse import LighthouseVersion
+from hanse.model.kinds.hanse import ClusterSetSpec, LighthouseVersion
 from hanse.model.kinds.multicluster import (
     ExportingCluster,
     ServiceExport,
@@ -57,12 +57,13 @@ _ORIGINAL_NAMESPACE = "submariner-io/originatingNamespace"
 """Labels by which Lighthouse agents know whose an object on the broker is."""
 
 
-def lighthouse_version(snapshot: Snapshot, broker: ClusterId) -> LighthouseVersion | None:
+def lighthouse_version(
+    rules: ClusterSetSpec, snapshot: Snapshot, broker: ClusterId
+) -> LighthouseVersion | None:
     """The version of Lighthouse that exports are published for: as the ClusterSet says, if it does.
 
     Else by the objects of other clusters' Lighthouse agents; None if there are none.
     """
-    rules = clusterset_spec(snapshot, broker)
     if rules.lighthouse is not None:
         return rules.lighthouse
     if any(_of_others(snapshot.by(broker, LEGACY_IMPORTS, ""), snapshot)):

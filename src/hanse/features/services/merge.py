@@ -65,7 +65,7 @@ def merge_exports(records: Iterable[ExportRecord], profile: Profile) -> MergedIm
     admitted = [r for r in ordered if r not in refused]
     conflicts: dict[ClusterId, list[ExportConflict]] = {r.cluster: [] for r in ordered}
     _add_type_conflicts(ordered, other_type, conflicts, profile)
-    if any(_merged_fields(r) != _merged_fields(oldest) for r in admitted):
+    if any(_merged_fields(r) != _merged_fields(oldest) for r in admitted[1:]):
         _add_port_conflicts(admitted, conflicts, profile)
         _add_field_conflicts(admitted, conflicts)
     ports = _intersect_ports(admitted) if profile == "lighthouse" else _union_ports(admitted)
@@ -104,6 +104,8 @@ def disagreeing_clusters(
 
 def _intersect_ports(records: Sequence[ExportRecord]) -> tuple[ImportedPort, ...]:
     """The ports that every cluster serves, as the oldest export has them."""
+    if len(records) == 1:
+        return records[0].ports
     common = _identities(records[0]).intersection(*(_identities(r) for r in records[1:]))
     return tuple(port for port in records[0].ports if _identity(port) in common)
 

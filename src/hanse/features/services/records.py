@@ -70,6 +70,11 @@ class ExportRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """A record without the field has the first schema."""
 
     @property
+    def identity(self) -> tuple[ClusterId, str, str]:
+        """Cluster, namespace and name, which the labels of its slices have, too."""
+        return (self.cluster, self.namespace, self.name)
+
+    @property
     def age(self) -> tuple[datetime, ClusterId]:
         """The precedence of exports: oldest first, then by the cluster's name."""
         return (self.exported_at, self.cluster)
@@ -148,8 +153,7 @@ def decode_record(endpoint_slice: EndpointSlice) -> ExportRecord | None:
     record = _decode(endpoint_slice.metadata.annotations.get(RECORD, ""))
     if not isinstance(record, ExportRecord):
         return None
-    identity = (record.cluster, record.namespace, record.name)
-    return record if identity == _labelled_identity(endpoint_slice) else None
+    return record if record.identity == _labelled_identity(endpoint_slice) else None
 
 
 def has_newer_schema(endpoint_slice: EndpointSlice) -> bool:
@@ -187,12 +191,16 @@ def read_exports(
     published: dict[ClusterId, list[EndpointSlice]] = {}
     newer: set[ClusterId] = set()
     for endpoint_slice in sorted(slices, key=lambda s: s.metadata.name):
-        cluster = _labelled_identity(endpoint_slice)[0]
+        identity = _labelled_identity(endpoint_slice)
+        cluster = identity[0]
         published.setdefault(cluster, []).append(endpoint_slice)
-        if has_newer_schema(endpoint_slice):
-            newer.add(cluster)
-        elif (record := decode_record(endpoint_slice)) is not None:
-            records.setdefault(record.cluster, record)
+        match _decode(endpoint_slice.metadata.annotations.get(RECORD, "")):
+            case _ExportRecordVersion():
+                newer.add(cluster)
+            case ExportRecord() as record if record.identity == identity:
+                records.setdefault(cluster, record)
+            case _:
+                continue
     known = [
         bounded_age(record, published[cluster], broker_since)
         for cluster, record in records.items()
@@ -209,7 +217,9 @@ def bounded_age(
     A cluster could state any time, and the oldest export wins conflicts. Unchanged without a proof.
     """
     proven = [t for s in slices if (t := _proven_time(s, broker_since)) is not None]
-    return replace(record, exported_at=max(record.exported_at, min(proven))) if proven else record
+    if not proven or (since := min(proven)) <= record.exported_at:
+        return record
+    return replace(record, exported_at=since)
 
 
 def _proven_time(endpoint_slice: EndpointSlice, broker_since: datetime | None) -> datetime | None:
