@@ -338,9 +338,11 @@ class Networks:
             yield Key("tenant", tenant)
             yield from self._network_keys(tenant, snapshot)
             yield Key("isolation", name)
-            for network in tenant_networks(tenant, snapshot) if len(tenants) > 1 else ():
-                members = self._keys_in_network(network.metadata.name, snapshot)
-                yield from (key for key in members if key.namespace == name)
+        if len(tenants) > 1:
+            for kind in (Pod, Service):
+                for member in snapshot.in_namespace(snapshot.local, kind, name):
+                    if NETWORK in member.metadata.labels:
+                        yield from self._keys_for_member(member, snapshot)
 
     def _keys_for_fact(self, change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
         """Keys for a fact of the local cluster: a write outcome, or that a kind is served.

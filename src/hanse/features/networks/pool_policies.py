@@ -88,7 +88,7 @@ def _subnets_validation(network: ProviderSubnets, annotation: str, trusted: str)
 
     Names of annotations may have a prefix, as those of further interfaces do. What an update leaves
     as it is passes. Trusted users may annotate namespaces, not pods: controllers create these from
-    templates of anybody.
+    templates of anybody. A binding names none: it lacks the labels of its pod.
     """
     names = ", ".join(f"'{subnet}'" for subnet in sorted(network.subnets))
     notes, before = "object.metadata.annotations", "oldObject.metadata.annotations"
@@ -103,6 +103,8 @@ def _subnets_validation(network: ProviderSubnets, annotation: str, trusted: str)
     own = [network.name.network, *([""] if network.name.network == DEFAULT else [])]
     space = f"{label('object', TENANT)} == '{network.name.tenant}'"
     pod = (
+        "request.resource.resource == 'pods' && "
+        "(!has(request.subResource) || request.subResource != 'binding') && "
         f"{label('namespaceObject', TENANT)} == '{network.name.tenant}' && "
         f"{label('object', NETWORK)} in {own}"
     )
