@@ -112,7 +112,7 @@ class Storage:
         return bucket.namespaces.get(namespace, {}).get(name) if bucket is not None else None
 
     def objects(self, store: str, namespace: str = "") -> Iterator[Object]:
-        """The objects of one namespace, or of all when it is empty, in the order of their keys."""
+        """Like `listed`, as an iterator: the objects themselves, which may not be modified."""
         return iter(self.listed(store, namespace))
 
     def listed(self, store: str, namespace: str = "") -> list[Object]:

@@ -54,7 +54,7 @@ async def complete(
 ) -> dict[str, ClusterRead]:
     """List from API servers what `missing_reads` names, repeatedly, until nothing is missing.
 
-    `beside` names what others than views need, and may name again what was tried. At most
+    `reads` and `clients` are by context. `beside` names what findings need in addition. At most
     `MAX_CONNECTIONS` clusters at a time; there is no time limit beside requests' own.
     """
     turns = asyncio.Semaphore(MAX_CONNECTIONS)

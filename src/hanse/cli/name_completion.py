@@ -88,7 +88,7 @@ def _listed(kind: type[Any]) -> Callable[[GlobalOptions, str], list[tuple[str, A
 
 
 def _namespaces(settings: GlobalOptions, _: str) -> Iterable[str]:
-    """The namespaces of all clusters that answer in time."""
+    """The names of the namespaces of all clusters that answer in time, with repeats."""
     from hanse.model.kinds.core import Namespace
 
     return [obj.name for _, obj in _listed(Namespace)(settings, "")]

@@ -60,6 +60,7 @@ class Resolvers:
     """The resolvers whose EDNS client subnet is trusted."""
 
     def __init__(self, ranges: Iterable[str] = ()) -> None:
+        """Trusts resolvers by CIDR, none without any; raises `ValueError` for an invalid one."""
         self._networks: list[IPv4Network | IPv6Network] = [
             ip_network(text, strict=False) for text in ranges
         ]

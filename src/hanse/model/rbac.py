@@ -134,7 +134,7 @@ def _event_grants(watches: Sequence[Watch], roles: Sequence[Role]) -> Iterator[_
 
 
 def _lease_grants(leases: Sequence[tuple[str, str]]) -> Iterator[_Grant]:
-    """For each namespace and name: create any Lease there; read and patch this one."""
+    """For each namespace and name: create any Lease there; get, list, watch and patch this one."""
     why = "the Lease by which one agent at a time works"
     for namespace, name in leases:
         yield _Grant(namespace, Lease.kind, ("create",), reason=why)

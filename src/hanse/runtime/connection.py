@@ -217,7 +217,7 @@ class Connection:
 
     @property
     def silent(self) -> bool:
-        """Whether probes fail, or informers are down and none of these got any answer."""
+        """Whether probes fail, or informers are down and those that are got not even an error."""
         errors = [i.error for i in self.informers.values() if i.error is not None]
         unanswered = bool(errors) and all(isinstance(e, Unreachable) for e in errors)
         return bool(self.unresponsive) or unanswered

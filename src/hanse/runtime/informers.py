@@ -257,7 +257,7 @@ class ClusterInformers:
         return any(s.is_deleting(obj) for s in self.stores_of(cluster, type(obj).kind))
 
     def _informers_of(self, cluster: ClusterId, kind: type[Object]) -> Iterable[Informer]:
-        """The informers of a kind in a cluster, one per selector; none if it is not connected."""
+        """The informers of a kind in a cluster, one per scope; none if it is not connected."""
         connection = self.connections.get(cluster)
         if connection is None:
             return ()

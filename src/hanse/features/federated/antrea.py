@@ -40,10 +40,12 @@ class AntreaManifests(Struct, frozen=True):
 
 
 def antrea_manifests(held: MigratedObjects, namespace: str) -> AntreaManifests:
-    """ServiceExports of one cluster, with the Services, slices and groups that they need; notes.
+    """What moves one cluster's federated Services to Antrea Multi-cluster, with notes.
 
-    Global federated Services move to `namespace`; the notes name what is only a copy of the
-    present.
+    ServiceExports; a Service of the federated name unless that is the only member, with copied
+    slices where no selector reaches the members; and all our groups, for the policies that name
+    them. Global federated Services move to `namespace`; the notes tell which endpoints and groups
+    are copies of the present.
     """
     objects: list[Wire] = []
     notes: list[str] = []

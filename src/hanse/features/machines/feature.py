@@ -127,7 +127,7 @@ def _source_keys(obj: object) -> Iterator[Key]:
 
 
 def _machine_key(source: Source) -> Key:
-    """The key of a machine, with its kind: machines of two kinds may have the same name."""
+    """The key of a machine; its topic tells the kind: two kinds may have the same name."""
     number = SOURCES.index(type(source))
     return Key(f"{MACHINE_TOPIC}{number}", source.metadata.name, source.metadata.namespace)
 

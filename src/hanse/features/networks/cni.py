@@ -252,7 +252,7 @@ def render_error(version: str, error: CniError) -> bytes:
 
 
 def render_versions(version: str) -> bytes:
-    """The JSON of the supported versions."""
+    """The JSON that answers VERSION, in the form of a CNI `version`: the supported versions."""
     return msgspec.json.encode({"cniVersion": version, "supportedVersions": VERSIONS})
 
 

@@ -158,7 +158,7 @@ class Networks:
         return plan_service(service, network, provider, snapshot)
 
     def _admission_policies(self, snapshot: Snapshot) -> Plan:
-        """The ValidatingAdmissionPolicies, if they are served and there is a tenant."""
+        """The ValidatingAdmissionPolicies and bindings; none, if not served or without tenants."""
         if not is_served(ValidatingAdmissionPolicy, snapshot) or not any(
             snapshot.all(snapshot.local, Tenant)
         ):

@@ -191,7 +191,7 @@ def _kind(policy: PolicyView) -> type[AntreaClusterNetworkPolicy | AntreaNetwork
 def _unblock_remedy(
     policy: PolicyView, where: ClusterId, member: MemberStatus, snapshot: MultiClusterSnapshot
 ) -> Remedy:
-    """The command that federates a plain policy of the same name, or advice for other reasons."""
+    """The command that federates the plain policy in the way; advice if blocked otherwise."""
     if member.reason != "PlainPolicy":
         return remedy(advice="mend what the message names; it is tried again by itself")
     kind = _kind(policy).kind
