@@ -193,6 +193,11 @@ def test_tokens_are_never_printed(fleet: RunningFederation) -> None:
             "Federation 'league' has no member 'atlantis'",
             id="given up and never a member",
         ),
+        pytest.param(
+            (*LEAGUE, "--cluster-id", "atlantis", "--context", "broker", "--supervisor", "rome"),
+            "Federation 'league' has no member 'atlantis'; there is: ",
+            id="left and never a member",
+        ),
     ],
 )
 def test_invalid_options_are_refused_in_one_line(

@@ -333,3 +333,58 @@ def test_a_silent_lease_needs_no_confirmation() -> None:
 
     assert state_of(observer) is HolderState.SILENT
     assert observer.is_confirmed("sys", "lubeck")
+
+
+def acquired(at: int, renewed: int, version: int, duration: int = 15) -> Lease:
+    """A Lease that its holder acquired at one second and renewed at another."""
+    lease = renewal(renewed, duration=duration)
+    since = f"2026-01-01T00:00:{at:02}.000000Z"
+    return replace(
+        lease,
+        metadata=replace(lease.metadata, resource_version=str(version)),
+        spec=replace(lease.spec, acquire_time=since),
+    )
+
+
+def test_a_lease_is_new_for_two_thirds_of_its_duration_by_the_version_first_seen() -> None:
+    observer, versions = LeaseObserver(), []
+
+    for renewed, version in ((0, 7), (1, 8), (9, 9), (10, 10), (15, 11)):
+        observer.observe(acquired(0, renewed, version), renewed)
+        versions.append(observer.acquired_version("sys", "lubeck"))
+    observer.observe(acquired(16, 16, 12), 16)  # anew, as after a restore
+    versions.append(observer.acquired_version("sys", "lubeck"))
+
+    assert versions == [7, 7, 7, 0, 0, 12]
+
+
+@pytest.mark.parametrize(
+    "lease",
+    [
+        pytest.param(renewal(1), id="never acquired, as by an earlier version"),
+        pytest.param(replace(acquired(1, 1, 7), spec=LeaseSpec()), id="held by nobody"),
+        pytest.param(acquired(9, 1, 7), id="a clock that went back"),
+        pytest.param(acquired(1, 40, 7), id="long ago"),
+    ],
+)
+def test_no_other_lease_is_new(lease: Lease) -> None:
+    observer = LeaseObserver()
+
+    observer.observe(lease, 1)
+
+    assert observer.acquired_version("sys", "lubeck") == 0
+    assert observer.acquired_version("sys", "hamburg") == 0
+
+
+def test_a_lease_whose_age_is_known_later_stays_new() -> None:
+    observer = LeaseObserver()
+    lease = acquired(0, 0, 7)
+    stamped = replace(
+        lease, metadata=replace(lease.metadata, managed_fields=(ManagedFieldsEntry(time=NOON),))
+    )
+
+    observer.observe(stamped, 1)
+    observer.judge_ages(2, NOON)
+
+    assert state_of(observer) is HolderState.READY
+    assert observer.acquired_version("sys", "lubeck") == 7

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from hanse.kube.errors import Unanswered
 from hanse.kube.transport import Request
 from hanse.local.in_process import InProcessTransport
 from hanse.model.facts import (
@@ -149,6 +150,32 @@ async def test_rule_15_a_write_under_way_when_a_leave_begins_leaves_nothing_behi
         await world.settle()
 
         assert await find_configmap(world, BROKER, "shop.bread.lubeck", HOME) is None
+
+
+async def test_rule_15_a_write_without_an_answer_leaves_nothing_behind_if_it_lands_later() -> None:
+    async with toy_world("lubeck") as world, asyncio.TaskGroup() as group:
+        await world.settle()
+        reconciler, sent = world.agents["lubeck"].reconciler, asyncio.Event()
+
+        async def land(request: Request) -> None:
+            await asyncio.sleep(20)
+            await InProcessTransport(world.clusters[BROKER]).send(request)
+
+        async def lose_answer(link: Link, request: Request) -> None:
+            if link.target == BROKER and request.method == "POST" and not sent.is_set():
+                sent.set()
+                group.create_task(land(request), name="land")
+                raise Unanswered("no answer within 10 s")
+
+        world.network.before_write = lose_answer
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await sent.wait()
+        async with asyncio.timeout(120):
+            await leave(reconciler, BROKER)
+        await world.settle()
+
+        assert await find_configmap(world, BROKER, "shop.bread.lubeck", HOME) is None
+        assert await find_configmap(world, BROKER, "sum.shop.bread", HOME) is None
 
 
 # 16

@@ -3,6 +3,7 @@
 Packets are real, so time is too, on either engine.
 """
 
+import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack
 from datetime import timedelta
@@ -14,10 +15,19 @@ from hanse.features.federated.names import EXTERNAL_DNS
 from hanse.features.federated.zone import FederatedZone
 from hanse.features.federation.feature import Membership
 from hanse.features.machines.feature import Machines
+from hanse.kube.lease_observer import CLOCK_PRECISION
 from hanse.model.dns.zones import View
-from hanse.model.kinds.core import Node, NodeAddress, NodeStatus, ObservedCondition, Service
+from hanse.model.kinds.core import (
+    Namespace,
+    Node,
+    NodeAddress,
+    NodeStatus,
+    ObservedCondition,
+    Service,
+)
 from hanse.model.kinds.multicluster import ServiceImport
-from hanse.model.objects import Meta
+from hanse.model.objects import Meta, Wire
+from hanse.model.ownership import PAUSED
 from tests.dns.builders import NODATA, NXDOMAIN
 from tests.scenarios.federated import GLOBAL, FederatedScenario, federated_scenario
 from tests.scenarios.names import DnsClient, serve_names
@@ -192,6 +202,54 @@ async def test_a_dead_cluster_leaves_the_answers(services: ServicesScenario) -> 
 
         await scenario.eventually(gone, within=within)
         assert {(await ask(web)).records for _ in range(4)} == {(lubeck,)}
+
+
+async def pause_agent(scenario: Scenario, cluster: str) -> None:
+    """Have the agent of a cluster write nothing but its Lease."""
+    pause: Wire = {"metadata": {"annotations": {PAUSED: "true"}}}
+    await scenario.admin(cluster).patch(Namespace, scenario.system, "", pause)
+
+    async def is_paused() -> None:
+        assert scenario.agent(cluster).reconciler.paused
+
+    await scenario.eventually(is_paused)
+
+
+async def test_a_name_server_that_starts_answers_no_cluster_that_is_dead(
+    services: ServicesScenario,
+) -> None:
+    """Nor does one that runs, although no agent withdraws the endpoints of the dead cluster."""
+    scenario = services.scenario
+    web = f"web.{scenario.namespace}.svc.{ZONE}"
+    lubeck = await served(services, "lubeck", "web", {"http": 80})
+    bergen = await served(services, "bergen", "web", {"http": 80})
+    async with serve_names(scenario, "hamburg", NOBODY) as running:
+        await scenario.eventually(running.answers(f"bergen.{web}", "A", bergen))
+        await scenario.eventually(running.answers(f"lubeck.{web}", "A", lubeck))
+        await pause_agent(scenario, "hamburg")
+        await scenario.kill_agent("bergen")
+
+        async def is_gone() -> None:
+            answer = await running(f"bergen.{web}")
+            assert answer.code in (NODATA, NXDOMAIN), answer
+
+        await scenario.eventually(is_gone)
+        await asyncio.sleep(2 * CLOCK_PRECISION)
+
+        async with serve_names(scenario, "hamburg", NOBODY) as started:
+            codes: set[str] = set()
+
+            async def is_left_out() -> None:
+                answer = await started(f"bergen.{web}")
+                codes.add(answer.code)
+                assert answer.records == (), answer
+                assert {(await started(web)).records} <= {(), (lubeck,)}
+                await is_gone()
+
+            await scenario.always(is_left_out, timedelta(seconds=8))
+            await started.answers(f"lubeck.{web}", "A", lubeck)()
+            assert set(await services.endpoints("hamburg")) == {"lubeck", "bergen"}
+            assert codes <= {"SERVFAIL", NODATA, NXDOMAIN}, codes
 
 
 async def test_names_outside_of_federated_services_lead_to_the_ports_to_dial(

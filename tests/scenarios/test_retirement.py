@@ -172,11 +172,14 @@ async def test_the_last_supervisor_keeps_what_stands(
 
 
 @pytest.mark.virtual
-async def test_the_last_supervisor_leads_on_after_a_restart(federated: FederatedScenario) -> None:
+@pytest.mark.parametrize("demoted", ["claim", "members"])
+async def test_the_last_supervisor_leads_on_after_a_restart(
+    federated: FederatedScenario, demoted: str
+) -> None:
     scenario, membership = federated.scenario, federated.membership
-    await demote(federated, HEIR, "members")
+    await demote(federated, HEIR, demoted)
     await scenario.eventually(is_retired(federated, HEIR))
-    await demote(federated, LEAVER, "members")
+    await demote(federated, LEAVER, demoted)
     await scenario.eventually(membership.has_conditions(LEAVER, Valid="NoSuccessor"))
 
     await scenario.kill_agent(LEAVER)

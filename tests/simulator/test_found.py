@@ -874,8 +874,8 @@ def test_what_left_goes_also_where_the_clock_of_a_supervisor_went_back(seed: int
     )
 
 
-@pytest.mark.xfail(reason="an export that nobody has published yet does not keep the clusterset IP")
-def test_a_clusterset_ip_outlives_the_export_that_a_restore_took_away() -> None:
+def test_an_export_that_nobody_could_know_of_keeps_no_clusterset_ip() -> None:
+    """Its agent is dead since before it was made, and a restore takes the other export away."""
     play(
         do("services.offer", "hamburg", "db", False),
         do("services.set_profile", "kep-1645"),
@@ -888,10 +888,8 @@ def test_a_clusterset_ip_outlives_the_export_that_a_restore_took_away() -> None:
     )
 
 
-@pytest.mark.xfail(
-    reason="who starts over a fleet whose writes were refused writes its status anew"
-)
 def test_an_agent_that_starts_after_its_writes_were_refused_writes_nothing() -> None:
+    """While its Lease cannot be renewed another leads its cluster, and gives it back later."""
     play(
         do("networks.run", "p2", "field", pause=25),
         do("faults.forbid", "lubeck", "lubeck", "writes", pause=40),

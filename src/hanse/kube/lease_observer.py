@@ -23,6 +23,9 @@ CLOCK_PRECISION = 1.0
 CONFIRMING_RENEWALS = 2
 """How many renewals show that a holder has repaired its objects on a server that was restored."""
 
+NEW_SHARE = 2 / 3
+"""Of its duration, for which a Lease is new after it was acquired: two renewals."""
+
 MISSED_SHARE = 1 / 2
 """Of its duration, by which a Lease is older than our own if its holder had missed a renewal."""
 
@@ -42,6 +45,8 @@ class LeaseRecord(Struct, frozen=True):
     """How many renewals are awaited since the cluster was listed again, or the lease made anew."""
     longest: float = inf
     """Its longest duration in seconds: while nobody holds it, that of its last holder."""
+    acquired_version: int = 0
+    """With which resourceVersion we first saw that its holder acquired it; 0 once it is not new."""
 
     @property
     def expires(self) -> float:
@@ -112,7 +117,7 @@ class LeaseObserver:
                 unconfirmed=awaited,
                 longest=_longest_duration(lease, known),
             )
-        self._records[name] = record
+        self._records[name] = replace(record, acquired_version=_acquired_version(lease, known))
         if record.changed:
             self._changed.add(name)
 
@@ -129,7 +134,11 @@ class LeaseObserver:
                 continue
             judged = _first_record(lease, now, server_time)
             if judged.state is HolderState.READY:
-                self._records[name] = replace(judged, unconfirmed=record.unconfirmed)
+                self._records[name] = replace(
+                    judged,
+                    unconfirmed=record.unconfirmed,
+                    acquired_version=record.acquired_version,
+                )
                 judged_now.append(name)
             elif judged.outdated_since != record.outdated_since:
                 self._records[name] = replace(record, outdated_since=judged.outdated_since)
@@ -227,6 +236,11 @@ class LeaseObserver:
         record = self._records.get((namespace, name))
         return record is None or record.state is not HolderState.READY or not record.unconfirmed
 
+    def acquired_version(self, namespace: str, name: str) -> int:
+        """With which resourceVersion a new lease was first seen to be held; 0 for any other."""
+        record = self._records.get((namespace, name))
+        return record.acquired_version if record is not None else 0
+
     def is_outdated(self, namespace: str, name: str) -> bool | None:
         """Whether a lease was too old when it was first seen, and was never seen to change.
 
@@ -286,6 +300,25 @@ def _state_after(lease: Lease, known: LeaseRecord) -> HolderState:
     if was_held and is_doubted and not known.renewals:
         return known.state
     return HolderState.READY
+
+
+def _acquired_version(lease: Lease, known: LeaseRecord | None) -> int:
+    """The version with which the acquisition of a lease was first seen; 0 if it is not new.
+
+    It is new until it was renewed for NEW_SHARE of its duration, by its holder's clock.
+    """
+    acquired, renewed = lease.acquired, lease.renewed
+    if not lease.spec.holder_identity or acquired is None or renewed is None:
+        return 0
+    settled = timedelta(seconds=lease.spec.lease_duration_seconds * NEW_SHARE)
+    if not timedelta(0) <= renewed - acquired < settled:
+        return 0
+    before = known.observed.lease if known is not None else None
+    if known is not None and before is not None:
+        is_same = before.spec.acquire_time == lease.spec.acquire_time
+        if is_same and known.acquired_version:
+            return known.acquired_version
+    return object_version(lease)
 
 
 def _longest_duration(lease: Lease, known: LeaseRecord) -> float:

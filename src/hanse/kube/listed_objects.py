@@ -21,6 +21,8 @@ class ListedObjects(Generic[K]):
         """Wrap a list; `complete` unless objects may exist that it does not have."""
         self.synced = complete
         """Whether what is not in it does not exist."""
+        self.version = 0
+        """Not known: versions of what is read once are compared with nothing."""
         self._objects = listed.objects
         self._unreadable = listed.unreadable
         self._indexes = {index.name: index for index in indexes}

@@ -110,6 +110,19 @@ def common_state(
     return state if has_published else MemberState.UNKNOWN
 
 
+def may_be_unseen(
+    cluster: ClusterId, kind: type[Object], snapshot: Snapshot, broker: ClusterId, namespace: str
+) -> bool:
+    """Whether a cluster acquired its Lease just now, and the watch of a kind has not seen so much.
+
+    An agent writes what it publishes before it acquires its Lease, and the watch may be slower than
+    that of Leases.
+    """
+    liveness = snapshot.fact(LeaseLiveness, (broker, namespace, cluster))
+    acquired = liveness.acquired_version if liveness is not None else 0
+    return acquired > 0 and snapshot.seen_version(broker, kind) < acquired
+
+
 def begins_anew(cluster: ClusterId, snapshot: Snapshot, broker: ClusterId, namespace: str) -> bool:
     """Whether a cluster has joined again, or another under its id, and nobody was alive since.
 

@@ -169,6 +169,9 @@ class LeaseLiveness(Fact, frozen=True):
     confirmed: bool = True
     """False for one that is ready, and was not renewed since its cluster had to be listed again: a
     server that was restored to a moment ago shows the same Lease as before."""
+    acquired_version: int = 0
+    """The resourceVersion of the Lease when we first saw that its holder had acquired it; 0 once it
+    was renewed twice. What the holder wrote before may be seen later, by other watches."""
 
     @property
     def key(self) -> tuple[ClusterId, str, str]:

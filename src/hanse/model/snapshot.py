@@ -70,6 +70,11 @@ class Lister(Protocol[K_co]):
         """Whether the kind was listed in full once."""
         ...
 
+    @property
+    def version(self) -> int:
+        """The latest resourceVersion that a list or watch has reported; 0 without any."""
+        ...
+
     def get(self, namespace: str, name: str) -> K_co | None:
         """The object of that name; None if it is not in the store."""
 
@@ -162,6 +167,10 @@ class Snapshot:
         """
         stores = self._stores.get((where, kind.kind), ())
         return bool(stores) and all(store.synced for store in stores)
+
+    def seen_version(self, where: ClusterId, kind: type[Object]) -> int:
+        """The resourceVersion up to which all watches of a kind have reported; 0 without any."""
+        return min((s.version for s in self._stores.get((where, kind.kind), ())), default=0)
 
     def watches(self, where: ClusterId, kind: type[Object]) -> bool:
         """Whether a kind is watched in a cluster."""

@@ -6,7 +6,7 @@ from typing import Any, Protocol, assert_never
 
 from msgspec import Struct
 
-from hanse.kube.clock import Clock
+from hanse.kube.clock import Clock, loop_time
 from hanse.kube.concurrency_limit import BEFORE_SENDING
 from hanse.kube.errors import (
     AlreadyExists,
@@ -17,6 +17,7 @@ from hanse.kube.errors import (
     Invalid,
     KubeError,
     NotFound,
+    Unanswered,
 )
 from hanse.kube.requests import JsonPatch
 from hanse.model.facts import PausedObject, WriteOutcome, WriteResult
@@ -158,7 +159,7 @@ class Writer:
         claims = _makes_ours(action)
         if claims and connection.leaving and self._is_withdrawn(action):
             return WriteReport(action, "Failed", f"{action.where} is being left")
-        version = ""
+        version, began = "", loop_time()
         connection.claims_under_way += claims
         try:
             match action:
@@ -173,6 +174,8 @@ class Writer:
         except AlreadyExists as error:
             return await self._report_existing(action, error)
         except KubeError as error:
+            if claims and isinstance(error, Unanswered):
+                connection.expect_late_claim(began)
             if isinstance(error, ApiError) and _has_changed_meanwhile(error, action):
                 return WriteReport(action, "Failed", str(error), Conflict(error.status))
             return WriteReport(action, result_of(error), str(error), error)

@@ -29,6 +29,9 @@ log = logging.getLogger(__name__)
 RECOVERY = timedelta(seconds=30)
 """How long after a restore nothing is deleted or written because the cluster lacks something."""
 
+SERVER_TIMEOUT = 60.0
+"""Seconds after which an API server gives up a request, unless it is configured otherwise."""
+
 NO_ANSWER = "it takes requests and answers none of them"
 """Why a cluster is unresponsive whose connections stand."""
 
@@ -132,7 +135,7 @@ class Connection:
         self.informers: dict[Scope, Informer] = {}
         self.leaving = False
         self.claims_under_way = 0
-        """How many writes are not answered that make an object ours."""
+        """How many writes may not be carried out yet that make an object ours."""
         self.identity = ""
         self.identity_lock = asyncio.Lock()
         self.syncs = 0
@@ -226,6 +229,18 @@ class Connection:
         if not all(isinstance(i.error, Forbidden) for i in failing):
             return ()
         return tuple(i.scope.kind.kind for i in failing)
+
+    def expect_late_claim(self, began: float) -> None:
+        """Count a write as under way that got no answer, until its server has given it up.
+
+        `began` is the loop's time when it was sent.
+        """
+
+        def end() -> None:
+            self.claims_under_way -= 1
+
+        self.claims_under_way += 1
+        asyncio.get_running_loop().call_at(began + SERVER_TIMEOUT, end)
 
     def mark_restored(self) -> None:
         """Mark the cluster as recovering, and every informer as one that must list once more."""

@@ -179,6 +179,7 @@ class LeaseTracker:
             now,
             outdated,
             observer.is_confirmed(namespace, name),
+            observer.acquired_version(namespace, name),
         )
         if known is None or replace(known, since=now) != liveness:
             self._informers.put_fact(liveness)

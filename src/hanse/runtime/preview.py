@@ -51,6 +51,11 @@ class Overlay(Generic[K]):
         """Whether the store below is synced."""
         return self._below.synced
 
+    @property
+    def version(self) -> int:
+        """The version of the store below."""
+        return self._below.version
+
     def put(self, obj: K) -> None:
         """Show this object in place of the one below; the store below does not change."""
         self._over[obj.metadata.namespace, obj.metadata.name] = obj

@@ -203,6 +203,31 @@ def test_nothing_is_kept_of_an_earlier_epoch_of_a_cluster_that_publishes_nothing
         assert source_clusters(standing) == ["bergen"], "what it publishes now counts"
 
 
+@pytest.mark.parametrize(
+    ("acquired", "kept"),
+    [
+        pytest.param(0, False, id="long ago"),
+        pytest.param(1, False, id="before what the watch of slices has seen"),
+        pytest.param(1_000_000_000, True, id="after what the watch of slices has seen"),
+    ],
+)
+def test_endpoints_stand_until_what_was_published_before_a_new_lease_is_seen(
+    acquired: int, kept: bool
+) -> None:
+    view = observed([], published_slices(record("bergen")))
+    here = created_objects(plan(view), IMPORT, view)
+    member = stored(replace(LEFT, status=ClusterMemberStatus(phase="Ready")))
+    ready = replace(BERGEN, acquired_version=acquired)
+
+    after = plan(observed(here, [member], facts=[ready]))
+    nowhere = plan(observed((), [member], facts=[ready]))
+    silent = replace(ready, state=HolderState.SILENT)
+
+    assert source_clusters(after) == ["bergen"] * kept
+    assert nowhere == Plan()
+    assert source_clusters(plan(observed(here, [member], facts=[silent]))) == []
+
+
 def test_without_exports_there_is_no_import() -> None:
     assert plan(observed()) == Plan()
 

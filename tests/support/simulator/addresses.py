@@ -8,7 +8,7 @@ from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.objects import ClusterId
-from tests.support.simulator.exports import NAMES, Exports
+from tests.support.simulator.exports import NAMES, Exported, Exports
 from tests.support.simulator.fleet import Fleet, find, is_live
 from tests.support.simulator.laws import Law
 
@@ -31,19 +31,22 @@ class AddressesKept(Law):
     """The address of an import stays.
 
     It ends with the membership of the last exporter: a cluster that is built anew under an id has
-    none of the exports of the one before, and what it exports itself is imported anew.
+    none of the exports of the one before, and what it exports itself is imported anew. Nor does an
+    export keep it that nobody could know of yet: its agent did not run since it was made.
     """
 
     name = "addresses-kept"
     sentence = (
-        "The clusterset IP of a service never changes while a cluster exports it that does not "
-        "leave and is not replaced."
+        "The clusterset IP of a service never changes in a cluster while an export stands that it "
+        "has imported, of a cluster that does not leave and is not replaced."
     )
 
     def __init__(self, fleet: Fleet, services: UsersActions) -> None:
         super().__init__(fleet)
         self._services = services
         self._exports = Exports(fleet)
+        self._imported: set[tuple[ClusterId, ClusterId, str, str]] = set()
+        """Who has imported which export, by exporter, name and creation."""
         self._held: dict[tuple[ClusterId, str], tuple[object, frozenset[str]]] = {}
         """The address of a name in a cluster, and when imports there were touched and the exporter
         that has been a member for longest joined."""
@@ -62,7 +65,12 @@ class AddressesKept(Law):
             headless = {exported.headless for exported in exports.values()}
             for asker in self.fleet.names:
                 key = (asker, name)
-                if profile != "kep-1645" or headless != {False}:
+                await self._note_imports(asker, name, exports)
+                is_known = any(
+                    (asker, c, name, exported.since) in self._imported
+                    for c, exported in exports.items()
+                )
+                if profile != "kep-1645" or headless != {False} or not is_known:
                     self._held.pop(key, None)
                     continue
                 full = f"{name}.{self.fleet.namespace}.svc.clusterset.local"
@@ -75,6 +83,16 @@ class AddressesKept(Law):
                     yield f"{full} in {asker} was {sorted(held[1])} and is {sorted(records)}"
                 if records and not all(self._exports.may_be_of_before(asker, c) for c in exports):
                     self._held[key] = (since, records)
+
+    async def _note_imports(
+        self, asker: ClusterId, name: str, exports: dict[ClusterId, Exported]
+    ) -> None:
+        """Record the exports of which a cluster has endpoints, or has none but knows that."""
+        for found in await self.fleet.objects(asker, EndpointSlice, self.fleet.namespace):
+            labels = found["metadata"].get("labels", {})
+            source = labels.get(SOURCE_CLUSTER, "")
+            if labels.get(SERVICE_NAME) == name and source in exports:
+                self._imported.add((asker, source, name, exports[source].since))
 
     async def _has_address(self, cluster: ClusterId, name: str) -> bool:
         """Whether the import in a cluster has a clusterset IP."""

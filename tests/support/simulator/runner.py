@@ -8,9 +8,12 @@ from datetime import timedelta
 
 from msgspec import Struct
 
+from hanse.app.agent import Agent
 from hanse.kube.errors import KubeError
-from hanse.model.facts import ClusterState, F, Phase, WriteOutcome
+from hanse.kube.leader_election import REQUEST_AFTER
+from hanse.model.facts import ClusterState, F, Leadership, Phase, WriteOutcome
 from hanse.model.feature_names import FEATURES
+from hanse.model.naming import holder_cluster
 from hanse.runtime.backoff import REFUSED
 from tests.support.faults import Sent, WatchLags
 from tests.support.scenario import describe_writes
@@ -203,11 +206,14 @@ class Run:
     async def _unrest(self) -> tuple[Sentence, str] | None:
         """The first law of rest that does not hold after a quiet while.
 
-        Writes that were refused are tried again after a pause, which is no rest.
+        Writes that were refused are tried again after a pause, which is no rest, and so is the time
+        after which a supervisor that is back asks for its members.
         """
         quiet = timedelta(seconds=self.pace.quiet)
         if any(outcome.is_final for outcome in self._facts(WriteOutcome)):
             quiet = max(quiet, REFUSED.most)
+        if any(self._will_lead(running.agent) for running in self.fleet.agents.values()):
+            quiet = max(quiet, REQUEST_AFTER + quiet)
         writes = await self.fleet.writes_during(quiet)
         for law in self.laws:
             async for seen in law.at_rest():
@@ -223,6 +229,18 @@ class Run:
         """
         states = self._facts(ClusterState)
         return all(state.phase is Phase.SYNCED and not state.recovering for state in states)
+
+    def _will_lead(self, agent: Agent) -> bool:
+        """Whether a member is led by another supervisor than an agent that comes before it."""
+        leads = agent.reconciler.informers.facts.all(Leadership)
+        return any(
+            lead.holder
+            and not lead.ours
+            and lead.member in agent.connections.managed
+            and holder_cluster(lead.holder)
+            not in agent.connections.managed[lead.member].desired.preferred_leaders
+            for lead in leads
+        )
 
     def _facts(self, kind: type[F]) -> list[F]:
         """The facts of all agents."""

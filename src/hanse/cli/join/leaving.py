@@ -29,6 +29,7 @@ from hanse.kube.lease import ObservedLease
 from hanse.kube.optional_reads import read_or_none
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.federation import (
+    CLUSTER_ID,
     CLUSTER_SET,
     SUPERVISOR,
     SYSTEM,
@@ -159,8 +160,9 @@ async def _check_leaving(
 ) -> None:
     """Raise `InputError` if the cluster claims another id or Federation, or nobody has that one.
 
-    A member that has nothing of it left, while a named supervisor has it, may have been killed at
-    the last step of leaving: it may repeat it.
+    Also if it claims no id, and nobody lists it. A member that has nothing of the Federation left
+    but its id, while a named supervisor has it, may have been killed at the last step of leaving:
+    it may repeat it.
     """
     check_cluster_id(member.claims, member.name, request.cluster)
     claimed_set = member.claims.get(CLUSTER_SET, "")
@@ -172,10 +174,13 @@ async def _check_leaving(
             f"{claimed_set!r} (ClusterClaim {CLUSTER_SET}); use --federation {claimed_set}"
         )
     wanted = federation_manifest(request, {})
-    for participant in (member, *supervisors):
-        if await read_existing(participant.client, wanted) is not None:
-            return
-    raise _no_federation(member, request)
+    read = [await read_existing(one.client, wanted) for one in (member, *supervisors)]
+    found = [one for one in read if one is not None]
+    if not found:
+        raise _no_federation(member, request)
+    known = frozenset[str]().union(*map(_known_members, found))
+    if CLUSTER_ID not in member.claims and request.cluster not in known:
+        raise _no_member(known, request)
 
 
 async def _check_abandoned(supervisors: Sequence[Participant], request: MembershipRequest) -> None:
@@ -183,18 +188,28 @@ async def _check_abandoned(supervisors: Sequence[Participant], request: Membersh
 
     Also if one of them does not have the Federation.
     """
-    known: set[str] = set()
+    known: frozenset[str] = frozenset()
     for participant in supervisors:
         found = await read_existing(participant.client, federation_manifest(request, {}))
         if found is None:
             raise _no_federation(participant, request)
-        known |= {_id_of(one) for one in found.get("spec", {}).get("members") or ()}
-        known |= _abandoned_members(found)
+        known |= _known_members(found)
     if request.cluster not in known:
-        raise InputError(
-            f"Federation {request.federation!r} has no member {request.cluster!r}; "
-            f"there is: {', '.join(sorted(known))}"
-        )
+        raise _no_member(known, request)
+
+
+def _known_members(federation: Wire) -> frozenset[str]:
+    """The ids of a Federation's members, and of those that it names as abandoned."""
+    listed = federation.get("spec", {}).get("members") or ()
+    return frozenset({*map(_id_of, listed), *_abandoned_members(federation)})
+
+
+def _no_member(known: frozenset[str], request: MembershipRequest) -> InputError:
+    """The error, returned to be raised, for a cluster that is none of the `known` members."""
+    return InputError(
+        f"Federation {request.federation!r} has no member {request.cluster!r}; "
+        f"there is: {', '.join(sorted(known))}"
+    )
 
 
 async def _mark_leaving(member: Participant, request: MembershipRequest) -> None:

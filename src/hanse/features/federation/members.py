@@ -69,12 +69,12 @@ def connection_intents(snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
     federation = current_federation(snapshot)
     claims = read_claims(snapshot, snapshot.local)
     others = read_other_supervisors(snapshot, federation)
-    if federation is None or claims is None or not claims.supervisor:
+    if federation is None or claims is None:
         return tuple(_retirement_intents(federation, others, snapshot))
-    if not federation.spec.members:  # nobody takes all members away by one edit
+    members = federation.spec.members
+    if not members or not claims.supervisor:  # nobody takes all members away by one edit
         retirement = _retirement_intents(federation, others, snapshot)
         return (*retirement, *_former_connections(federation, snapshot))
-    members = federation.spec.members
     named = {member.cluster_id for member in members}
     given_up = [c for c in abandoned_clusters(federation) if c not in named]
     abandoned = [AbandonedCluster(c) for c in given_up]
@@ -122,11 +122,15 @@ class FormerMember(Struct, frozen=True):
 def former_members(federation: Federation, snapshot: Snapshot) -> Iterator[FormerMember]:
     """Members in the status that the spec names no longer, with what becomes of each.
 
-    `released`: another supervisor names it; `undecided`: that is not known, or the spec names no
-    member; else `leaving`. Left out are abandoned ones, those without a Secret, and those that have
-    departed, unless another supervisor names them.
+    A cluster that supervises no longer names nobody. `released`: another supervisor names it;
+    `undecided`: that is not known, or nobody is named; else `leaving`, as all are that it still has
+    once it supervises no longer and its Federation is dissolved. Left out are abandoned ones, those
+    without a Secret, and those that have departed, unless another supervisor names them.
     """
-    named = {member.cluster_id for member in federation.spec.members}
+    claims = read_claims(snapshot, snapshot.local)
+    supervises = claims is None or claims.supervisor
+    ends = not supervises and is_dissolved(federation)
+    named = {member.cluster_id for member in federation.spec.members if supervises}
     abandoned = abandoned_clusters(federation)
     others = read_other_supervisors(snapshot, federation)
     for state in federation.status.members:
@@ -137,7 +141,7 @@ def former_members(federation: Federation, snapshot: Snapshot) -> Iterator[Forme
             yield FormerMember(state, "released")
         elif snapshot.fact(ClusterDeparted, cluster) is None:
             undecided = not named or (others.unknown and not state.leaving)
-            yield FormerMember(state, "undecided" if undecided else "leaving")
+            yield FormerMember(state, "undecided" if undecided and not ends else "leaving")
 
 
 def _former_connections(

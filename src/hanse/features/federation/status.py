@@ -61,14 +61,14 @@ MAX_MESSAGE = 2048
 def plan_status(federation: Federation, snapshot: Snapshot) -> Plan:
     """A patch of the Federation's status, and Events of changed conditions and abandoned members.
 
-    Members are listed only by a supervisor in its current Federation; a second Federation gets the
-    condition Valid=False.
+    Members are listed by a supervisor in its current Federation, and by a former one those that it
+    still has; a second Federation gets the condition Valid=False.
     """
     current = federation.status
     chosen = current_federation(snapshot)
     is_chosen = chosen is None or chosen.metadata.name == federation.metadata.name
     supervises = _supervises(snapshot)
-    members = tuple(_member_states(federation, snapshot)) if is_chosen and supervises else ()
+    members = tuple(_member_states(federation, snapshot)) if is_chosen else ()
     own = local_leader(snapshot, federation)
     leaders = sorted({m.leader for m in members if m.leader} | ({own.name} - {""}))
     conditions = list(
@@ -176,11 +176,12 @@ def _supervises(snapshot: Snapshot) -> bool:
 def _member_states(federation: Federation, snapshot: Snapshot) -> Iterator[MemberState]:
     """The state of each member, and of former members that are not released, if anything is known.
 
-    Of a dissolved Federation those are left out that have departed.
+    Of a dissolved Federation those are left out that have departed. A cluster that does not
+    supervise has no members but former ones.
     """
     current = {m.cluster_id: m for m in federation.status.members}
     dissolved = is_dissolved(federation)
-    for member in federation.spec.members:
+    for member in federation.spec.members if _supervises(snapshot) else ():
         if dissolved and snapshot.fact(ClusterDeparted, member.cluster_id) is not None:
             continue
         entry = MemberState(

@@ -15,6 +15,7 @@ from hanse.model.clusterset import (
     begins_anew,
     common_state,
     joined_clusters,
+    may_be_unseen,
     member_state,
 )
 from hanse.model.kinds.core import Namespace
@@ -137,20 +138,30 @@ def awaited_clusters(
 ) -> frozenset[ClusterId]:
     """The `standing` clusters, which the import names, that publish nothing and may still do so.
 
-    Their state is unknown since the broker or they returned. One that is no member and of which
-    nothing is `imported` is not awaited, nor one that has joined anew: what it had published
-    before is gone for good.
+    Their state is unknown since the broker or they returned, or they are ready so recently that
+    their slices may not have been seen. One that is no member and of which nothing is `imported` is
+    not awaited, nor one that has joined anew: what it had published before is gone for good.
     """
     place = (snapshot, broker, broker_namespace)
     missing = standing - {source_cluster(s) for s in slices}
     if not missing:
         return frozenset()
     missing &= imported | joined_clusters(*place)
-    return frozenset(
-        cluster
-        for cluster in missing
-        if common_state(cluster, *place) is MemberState.UNKNOWN and not begins_anew(cluster, *place)
-    )
+    return frozenset(cluster for cluster in missing if _may_publish_yet(cluster, *place))
+
+
+def _may_publish_yet(
+    cluster: ClusterId, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
+) -> bool:
+    """Whether slices of a cluster, of which none is seen, may exist or be published again."""
+    place = (snapshot, broker, broker_namespace)
+    match common_state(cluster, *place):
+        case MemberState.UNKNOWN:
+            return not begins_anew(cluster, *place)
+        case MemberState.READY:
+            return cluster != snapshot.local and may_be_unseen(cluster, EndpointSlice, *place)
+        case _:
+            return False
 
 
 def lost_clusters(
