@@ -74,6 +74,56 @@ def test_a_record_of_another_cluster_is_the_cause_of_a_silent_member() -> None:
     )
 
 
+LUBECK = ClusterMember(
+    metadata=Meta(name="lubeck", namespace="hanse-broker"),
+    spec=ClusterMemberSpec(cluster_id="lubeck", uid="u-2"),
+    status=ClusterMemberStatus(phase="Ready", since=NOW),
+)
+OF_LUBECK = lease("hanse-agent", "hanse-system", "lubeck_0")
+RENEWED = lease("lubeck", "hanse-broker", "lubeck_0")
+
+
+@pytest.mark.parametrize("records", [(LUBECK, RECORD, SILENT), (LUBECK,)])
+def test_an_agent_under_the_id_of_another_cluster_hides_none_and_is_named(
+    records: tuple[Object, ...],
+) -> None:
+    theirs = Namespace(metadata=Meta(name="kube-system", uid="u-2"))
+    hub = read("hub", *records, RENEWED, agent=None)
+    lubeck = read("lubeck", theirs, OF_LUBECK, agent=None)
+    bergen = read("bergen", SYSTEM, OF_LUBECK, agent=None)
+
+    for several in ((lubeck, bergen, hub), (bergen, lubeck, hub)):
+        reads = identified(several)
+        (found,) = (one for one in findings(*reads, local=False) if one.severity == "degraded")
+
+        assert {one.context: one.cluster for one in reads}["bergen"] == "bergen"
+        assert (found.code, str(found.subject)) == ("MemberMismatch", "Cluster bergen")
+        assert "the agent of bergen runs under the id lubeck" in found.summary
+        assert found.remedy.commands == ()
+        assert "hanse manifests --cluster-id bergen" in found.remedy.advice
+
+
+def test_two_contexts_of_a_cluster_are_one_cluster() -> None:
+    hub = read("hub", RECORD, lease("bergen", "hanse-broker", "bergen_0"), agent=None)
+    agent = lease("hanse-agent", "hanse-system", "bergen_0")
+    bergen, again = (read(one, SYSTEM, agent, agent=None) for one in ("bergen", "viewer@bergen"))
+
+    reads = identified((bergen, again, hub))
+
+    assert [one.cluster for one in reads[:2]] == ["bergen", "bergen"]
+    assert "MemberMismatch" not in {one.code for one in findings(*reads, local=False)}
+
+
+def test_an_agent_does_not_take_the_record_of_a_cluster_that_lives() -> None:
+    hub = read("hub", LUBECK, RENEWED, agent=None)
+    bergen = read("bergen", SYSTEM, OF_LUBECK, agent=None)
+
+    (found,) = (o for o in findings(bergen, hub, local=False) if o.code == "MemberMismatch")
+
+    assert "the agent of context bergen runs under the id lubeck, which is" in found.summary
+    assert found.remedy.commands == ()
+
+
 def checks(*reads: ClusterRead) -> tuple[Finding, ...]:
     snapshot = build_fleet(reads, NOW)
     return (

@@ -195,10 +195,12 @@ CODES: dict[str, CodeExplanation] = {
     ),
     "MemberMismatch": _code(
         "The record of a member on its broker is that of another cluster, by the uid of its "
-        "namespace kube-system: it was edited, or the cluster was built anew under the old id. Its "
-        "agent publishes nothing, and does not renew its Lease there.",
+        "namespace kube-system: it was edited, the cluster was built anew under the old id, or its "
+        "agent was started under the id of another cluster. Its agent publishes nothing, and does "
+        "not renew its Lease there.",
         "The record has the uid of the cluster: by the printed command, or, of a cluster that was "
-        "built anew, by `hanse join --replace`.",
+        "built anew, by `hanse join --replace`. An agent with the id of another cluster is started "
+        "with its own.",
     ),
     "MemberRecordMissing": _code(
         "A cluster renews its Lease on a broker, and its ClusterMember there is gone: it counts as "

@@ -147,7 +147,7 @@ class MultiClusterSnapshot:
         if (
             unreached
             and not refused  # it answers
-            and (where in self.by_agent or not self._has_heartbeat(where))
+            and (where in self.by_agent or not self.has_heartbeat(where))
         ):
             state = max(states.values(), key=lambda one: one.since)
             since = silence.since if silence is not None else state.since
@@ -180,7 +180,7 @@ class MultiClusterSnapshot:
         found = self._known_beats(where)
         return next((beat for beat in found if beat.state is HolderState.SILENT), None)
 
-    def _has_heartbeat(self, where: ClusterId) -> bool:
+    def has_heartbeat(self, where: ClusterId) -> bool:
         """Whether brokers that are reached have a renewed Lease of it, and none that ran out."""
         states = [beat.state for beat in self._known_beats(where)]
         return HolderState.READY in states and HolderState.SILENT not in states
