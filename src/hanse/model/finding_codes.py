@@ -213,9 +213,15 @@ CODES: dict[str, CodeExplanation] = {
         f"from it. {_UNSEEN}",
         "Its agent has a Lease again.",
     ),
+    "DnsDown": _code(
+        "A name server of Hanse is deployed in a cluster, and none of its pods is ready: names are "
+        f"not answered. {_UNSEEN}",
+        "One of its pods is ready.",
+    ),
     "ZoneNotDelegated": _code(
-        f"Our name server runs in a cluster whose DNS does not forward our zone to it. {_UNSEEN}",
-        "The Corefile forwards the zone.",
+        "Our name server runs in a cluster whose DNS does not forward our zone to it, or forwards "
+        f"it to an address that its Service has no more. {_UNSEEN}",
+        "The Corefile forwards the zone to the address of the Service hanse-dns.",
     ),
     # services
     "NoEndpoints": _code(
