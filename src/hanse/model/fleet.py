@@ -58,6 +58,7 @@ class MultiClusterSnapshot:
         self._computed: dict[Callable[..., Any], Any] = {}
         self._contexts = contexts or {}
         self._reporters: dict[ClusterId, tuple[ClusterId, ...]] = {}
+        self._roles: dict[ClusterId, frozenset[Role]] = {}
         self._by_role: dict[Role, tuple[ClusterId, ...]] = {}
         self._faults: dict[ClusterId, ClusterFault | None] = {}
 
@@ -119,8 +120,11 @@ class MultiClusterSnapshot:
 
     def roles(self, where: ClusterId) -> frozenset[Role]:
         """The roles that a cluster has for any agent."""
-        states = (one.fact(ClusterState, where) for one in self.by_agent.values())
-        return frozenset(role for one in states if one is not None for role in one.roles)
+        if where not in self._roles:
+            states = (one.fact(ClusterState, where) for one in self.by_agent.values())
+            found = frozenset(role for one in states if one is not None for role in one.roles)
+            self._roles[where] = found
+        return self._roles[where]
 
     def fault_of(self, where: ClusterId) -> ClusterFault | None:
         """`ClusterUnreachable` if nobody reaches it, `ClusterSilent` if its Lease has run out.
