@@ -50,6 +50,7 @@ from hanse.model.facts import (
 )
 from hanse.model.feature_names import FEATURES
 from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.held_deletions import reported_holds
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, ServiceAccount
 from hanse.model.kinds.federation import CLUSTER_ID, ClusterClaim, Federation
@@ -326,7 +327,7 @@ def _facts(name: ClusterId, read: ClusterRead, now: datetime) -> Iterable[Fact]:
 
 
 def _reported_writes(read: ClusterRead, broker: ClusterId | None) -> Iterator[Fact]:
-    """What an agent could not write, and what it found paused, by its Lease.
+    """What an agent could not write, found paused, or holds, by its Lease.
 
     To an agent the broker is `BROKER`, whatever its id is here.
     """
@@ -339,6 +340,9 @@ def _reported_writes(read: ClusterRead, broker: ClusterId | None) -> Iterator[Fa
         where = paused.target.where
         cluster = broker if where == BROKER and broker is not None else where
         yield PausedObject(replace(paused.target, where=cluster))
+    for held in reported_holds(lease):
+        cluster = broker if held.where == BROKER and broker is not None else held.where
+        yield replace(held, where=cluster)
 
 
 def _reported_links(

@@ -74,6 +74,12 @@ CODES: dict[str, CodeExplanation] = {
         "included, nor delete it.",
         "The annotation hanse.dev/paused is taken off, or is false.",
     ),
+    "MassDeletionHeld": _code(
+        "Too much that users use vanished at once, so that an agent holds the deletions that would "
+        "follow in a cluster until every cluster was listed in full once more.",
+        "A second list agrees and the deletions go on, what was gone is back, or a person allows "
+        "them by the annotation hanse.dev/allow-mass-deletion.",
+    ),
     "FleetPaused": _code(
         "A person paused all agents in the ClusterSet: they write only status.",
         "spec.paused of the ClusterSet is false.",
