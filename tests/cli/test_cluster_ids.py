@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from hanse.cli.doctor.checks import CheckedFleet, ChecksView
 from hanse.cli.fleet import ClusterRead, build_fleet, identified
+from hanse.model.clusterset import CLUSTER_UID
 from hanse.model.findings import Finding
 from hanse.model.kinds.core import Namespace, ServiceAccount
 from hanse.model.kinds.federation import ClusterClaim
@@ -112,6 +113,18 @@ def test_two_contexts_of_a_cluster_are_one_cluster() -> None:
 
     assert [one.cluster for one in reads[:2]] == ["bergen", "bergen"]
     assert "MemberMismatch" not in {one.code for one in findings(*reads, local=False)}
+
+
+def test_a_record_that_was_edited_is_put_right_also_while_the_lease_has_not_run_out() -> None:
+    other = replace(RECORD, spec=ClusterMemberSpec(cluster_id="bergen", uid="u-2"))
+    renewed = lease("bergen", "hanse-broker", "bergen")
+    meta = replace(renewed.metadata, annotations={CLUSTER_UID: "u-1"})
+    hub = read("hub", other, replace(renewed, metadata=meta), agent=None)
+    member = read("bergen", SYSTEM, lease("hanse-agent", "hanse-system", "bergen_0"), agent=None)
+
+    (found,) = (o for o in findings(member, hub, local=False) if o.code == "MemberMismatch")
+
+    assert '{"spec":{"uid":"u-1"}}' in found.remedy.commands[0]
 
 
 def test_an_agent_does_not_take_the_record_of_a_cluster_that_lives() -> None:

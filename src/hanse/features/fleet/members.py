@@ -10,6 +10,7 @@ from hanse.model.broker_namespace import (
     accounts_namespace,
     lost_broker_namespace,
 )
+from hanse.model.clusterset import CLUSTER_UID
 from hanse.model.facts import AgentRun
 from hanse.model.findings import Finding, Ref, Severity, cluster_ref, remedy, subject_of
 from hanse.model.fleet import MultiClusterSnapshot
@@ -35,8 +36,8 @@ def member_findings(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Itera
 def mistaken_identity(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
     """MemberMismatch: the record of a cluster on a broker is that of another cluster, by its uid.
 
-    Its agent renews no Lease there then: if it is renewed all the same, an agent of another cluster
-    has the same id, and the record is not to be changed. Also for an agent that is known to run
+    Its agent renews no Lease there then: if another cluster does, an agent has the id of another
+    cluster, and the record is not to be changed. Also for an agent that is known to run
     under the id of another cluster. None while that cluster's own namespaces are not known.
     """
     own = snapshot.by_agent.get(cluster)
@@ -49,7 +50,7 @@ def mistaken_identity(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Ite
     uid = system.metadata.uid if system is not None else ""
     for broker, record in snapshot.membership_records(cluster) if uid else ():
         if record.spec.uid != uid and not record.has_left:
-            if snapshot.has_heartbeat(cluster):
+            if _is_of_another(broker, record, uid, snapshot):
                 agent = f"the agent of context {snapshot.context(cluster)}"
                 yield _borrowed_id(cluster, cluster, agent, snapshot)
                 continue
@@ -70,6 +71,18 @@ def mistaken_identity(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Ite
                     f"`{again} --replace`",
                 ),
             )
+
+
+def _is_of_another(
+    broker: ClusterId, record: ClusterMember, uid: str, snapshot: MultiClusterSnapshot
+) -> bool:
+    """Whether another cluster than that of a uid renews the Lease of a record.
+
+    Not if the Lease names this uid, as its join has annotated: then the record alone was edited.
+    """
+    lease = snapshot.get(broker, Lease, record.name, record.namespace)
+    joined = lease.metadata.annotations.get(CLUSTER_UID) if lease is not None else None
+    return joined != uid and snapshot.has_heartbeat(record.name)
 
 
 def _borrowed_id(
