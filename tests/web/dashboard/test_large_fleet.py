@@ -40,6 +40,11 @@ window.said = new Set();
 new MutationObserver(() => said.add(document.querySelector('.wrong')?.innerText))
   .observe(document, { childList: true, subtree: true });
 """
+BROKEN_BUTTONS = (
+    "[...document.querySelectorAll('button.small')].filter(b => b.clientHeight > 30)"
+    ".map(b => b.innerText)"
+)
+"""Buttons whose words are in several lines."""
 Reads = Callable[[dict[str, list[Object]]], list[ClusterRead]]
 """Reads clusters that have these objects."""
 LONG_AGO = "2026-01-01T00:00:00.000000Z"
@@ -177,10 +182,15 @@ async def test_the_cause_and_its_remedy_are_in_the_first_view_whatever_is_wrong(
             text = json.dumps(first.summary)
             await page.until(f"document.querySelector('{told}')?.innerText === {text}")
             await page.until("!document.querySelector('.finding:first-child .mend:empty')")
+            where = first.subject
+            if where.cluster and not where.namespace:
+                card = f"document.querySelector('.cards a[href=\"#/fleet/{where.cluster}\"]')"
+                await page.until(f"!{card}.innerText.includes('healthy')")
             for width in WIDTHS:
                 await page.resize(width)
                 await page.until(INSIDE)
                 assert await page.ask("document.documentElement.scrollWidth") <= width, name
+                assert await page.ask(BROKEN_BUTTONS) == [], f"{name}: at {width} px"
                 place = "local" if local else "fleet"
                 await page.picture(PICTURES / f"{place}-{name.replace(' ', '-')}-{width}.png")
 

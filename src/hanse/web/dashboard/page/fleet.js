@@ -13,7 +13,9 @@ const isCut = (one, other) => (state.around?.cuts || []).some((p) => p.includes(
 export const condition = (c) => {
   const local = LOCAL(c.name);
   if (local && !local.running) return { state: "bad", text: "stopped" };
-  return { state: c.state, text: c.state === "good" ? "healthy" : c.findings[0]?.code || c.phase.toLowerCase() };
+  if (c.state !== "good") return { state: c.state, text: c.findings[0]?.code || c.phase.toLowerCase() };
+  const inIt = items("findings").find((f) => f.subject.cluster === c.name && !f.subject.namespace && f.severity !== "note");
+  return inIt ? { state: "warn", text: inIt.code } : { state: "good", text: "healthy" };
 };
 
 export function inOrder() {
