@@ -75,7 +75,7 @@ def unreachable(objects: dict[str, list[Object]]) -> list[ClusterRead]:
     return list(reads.values())
 
 
-def down(*names: str, failure: str = "connection refused", **why: bool) -> Reads:
+def down(*names: str, failure: str = "connection refused", **why: Any) -> Reads:
     """Clusters that could not be read, for whatever reason."""
     return lambda objects: [
         ClusterRead(name, failure=f"{name}: {failure}", **why)
