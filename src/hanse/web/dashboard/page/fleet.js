@@ -130,6 +130,7 @@ function detail(name) {
       ["Why", c.reason],
       ["Roles", local?.standing || c.roles.join(", ")],
       ["Led by", c.leader],
+      ["Agent", c.replica && `${c.replica}${c.standby ? `, ${counted(c.standby, "replica")} on standby` : ""}`],
       ["Exports", isBroker(c) ? "" : isUnread(c) ? "not known" : String(c.exports)],
       ["Imports", isBroker(c) ? "" : isUnread(c) ? "not known" : String(c.imports)],
       ["Nodes", c.nodes || local?.nodes ? String(c.nodes || "") : ""],
