@@ -287,6 +287,31 @@ OBJECTS = (
         spec: {priority: 5, appliedTo: [{group: nobody}]}}'
         """,
     ),
+    Fault(
+        "DnsDown Deployment hanse-system/hanse-dns in lubeck",
+        "k lubeck -n hanse-system create deployment hanse-dns --image x --replicas 0",
+        unseen_by=OBSERVERS,
+        restore="k lubeck -n hanse-system delete deployment hanse-dns",
+    ),
+    Fault(
+        "ZoneNotDelegated ConfigMap kube-system/coredns in bergen",
+        """
+        k bergen -n hanse-system create deployment hanse-dns --image x
+        k bergen -n hanse-system create service clusterip hanse-dns --tcp 53
+        k bergen -n kube-system create configmap coredns \
+            --from-literal "Corefile=$(hanse dns corefile 10.2.0.99)"
+        """,
+        unseen_by=OBSERVERS,
+        asked="""
+        address=$(k bergen -n hanse-system get service hanse-dns -o 'jsonpath={.spec.clusterIP}')
+        k bergen -n kube-system create configmap coredns --dry-run=client -o yaml \
+            --from-literal "Corefile=$(hanse dns corefile "$address")" | k bergen replace -f -
+        """,
+        restore="""
+        k bergen -n hanse-system delete deployment,service hanse-dns
+        k bergen -n kube-system delete configmap coredns
+        """,
+    ),
 )
 """What can be wrong at once, with objects of users and of administrators."""
 

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from hanse.cli.doctor.checks import CheckedFleet, ChecksView
 from hanse.cli.fleet import ClusterRead, build_fleet, identified
+from hanse.model.clusterset import CLUSTER_UID
 from hanse.model.findings import Finding
 from hanse.model.kinds.core import Namespace, ServiceAccount
 from hanse.model.kinds.federation import ClusterClaim
@@ -72,6 +73,68 @@ def test_a_record_of_another_cluster_is_the_cause_of_a_silent_member() -> None:
     assert restart.endswith(
         "--context admin@b -n hanse-system rollout restart deployment/hanse-agent"
     )
+
+
+LUBECK = ClusterMember(
+    metadata=Meta(name="lubeck", namespace="hanse-broker"),
+    spec=ClusterMemberSpec(cluster_id="lubeck", uid="u-2"),
+    status=ClusterMemberStatus(phase="Ready", since=NOW),
+)
+OF_LUBECK = lease("hanse-agent", "hanse-system", "lubeck_0")
+RENEWED = lease("lubeck", "hanse-broker", "lubeck_0")
+
+
+@pytest.mark.parametrize("records", [(LUBECK, RECORD, SILENT), (LUBECK,)])
+def test_an_agent_under_the_id_of_another_cluster_hides_none_and_is_named(
+    records: tuple[Object, ...],
+) -> None:
+    theirs = Namespace(metadata=Meta(name="kube-system", uid="u-2"))
+    hub = read("hub", *records, RENEWED, agent=None)
+    lubeck = read("lubeck", theirs, OF_LUBECK, agent=None)
+    bergen = read("bergen", SYSTEM, OF_LUBECK, agent=None)
+
+    for several in ((lubeck, bergen, hub), (bergen, lubeck, hub)):
+        reads = identified(several)
+        (found,) = (one for one in findings(*reads, local=False) if one.severity == "degraded")
+
+        assert {one.context: one.cluster for one in reads}["bergen"] == "bergen"
+        assert (found.code, str(found.subject)) == ("MemberMismatch", "Cluster bergen")
+        assert "the agent of bergen runs under the id lubeck" in found.summary
+        assert found.remedy.commands == ()
+        assert "hanse manifests --cluster-id bergen" in found.remedy.advice
+
+
+def test_two_contexts_of_a_cluster_are_one_cluster() -> None:
+    hub = read("hub", RECORD, lease("bergen", "hanse-broker", "bergen_0"), agent=None)
+    agent = lease("hanse-agent", "hanse-system", "bergen_0")
+    bergen, again = (read(one, SYSTEM, agent, agent=None) for one in ("bergen", "viewer@bergen"))
+
+    reads = identified((bergen, again, hub))
+
+    assert [one.cluster for one in reads[:2]] == ["bergen", "bergen"]
+    assert "MemberMismatch" not in {one.code for one in findings(*reads, local=False)}
+
+
+def test_a_record_that_was_edited_is_put_right_also_while_the_lease_has_not_run_out() -> None:
+    other = replace(RECORD, spec=ClusterMemberSpec(cluster_id="bergen", uid="u-2"))
+    renewed = lease("bergen", "hanse-broker", "bergen")
+    meta = replace(renewed.metadata, annotations={CLUSTER_UID: "u-1"})
+    hub = read("hub", other, replace(renewed, metadata=meta), agent=None)
+    member = read("bergen", SYSTEM, lease("hanse-agent", "hanse-system", "bergen_0"), agent=None)
+
+    (found,) = (o for o in findings(member, hub, local=False) if o.code == "MemberMismatch")
+
+    assert '{"spec":{"uid":"u-1"}}' in found.remedy.commands[0]
+
+
+def test_an_agent_does_not_take_the_record_of_a_cluster_that_lives() -> None:
+    hub = read("hub", LUBECK, RENEWED, agent=None)
+    bergen = read("bergen", SYSTEM, OF_LUBECK, agent=None)
+
+    (found,) = (o for o in findings(bergen, hub, local=False) if o.code == "MemberMismatch")
+
+    assert "the agent of context bergen runs under the id lubeck, which is" in found.summary
+    assert found.remedy.commands == ()
 
 
 def checks(*reads: ClusterRead) -> tuple[Finding, ...]:

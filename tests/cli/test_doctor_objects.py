@@ -35,18 +35,21 @@ from hanse.cli.doctor.objects import check_objects
 from hanse.cli.fleet import ClusterRead
 from hanse.cli.gslb.leadership import LeaderChange, warnings
 from hanse.cli.gslb.view import GslbCluster, GslbView
+from hanse.dns.corefile import server_block
 from hanse.features.federation.manifests import supervisor_policies
 from hanse.features.services.manifests import broker_policies
+from hanse.features.services.reading import NARROWED
 from hanse.kube.decoding import decode_list_page
 from hanse.kube.watch_events import Listed
 from hanse.model.facts import Role
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.core import Node, ServiceAccount
+from hanse.model.kinds.core import Node, Service, ServiceAccount
 from hanse.model.kinds.federation import Federation
 from hanse.model.kinds.gslb import AMKOCluster
 from hanse.model.kinds.hanse import ClusterMember
 from hanse.model.kinds.networks import Network
 from hanse.model.manifests import Manifest
+from hanse.model.naming import ZONE
 from hanse.model.snapshot import Watch
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -57,6 +60,7 @@ def named(name: str, **more: Any) -> dict[str, Any]:
 
 
 LEASES, NODES = Watch(Role.LOCAL, Lease), Watch(Role.LOCAL, Node)
+SERVICES = NARROWED[Service]
 WATCHES: dict[str, tuple[Watch, dict[str, Any]]] = {
     "federations": (Watch(Role.LOCAL, Federation), {}),
     "leases": (LEASES, {"namespace": "antrea-plus-system"}),
@@ -75,6 +79,7 @@ WATCHES: dict[str, tuple[Watch, dict[str, Any]]] = {
     "amkos": (Watch(Role.LOCAL, AMKOCluster), {"namespace": "avi-system"}),
     "sites": (SITE_SECRET, {"namespace": "avi-system"}),
     "deployments": (DEPLOYMENTS, {"namespace": "hanse-system"}),
+    "services": (SERVICES, {"namespace": "hanse-system"}),
     "corefile": (COREFILE, {"namespace": "kube-system"}),
     "events": (UNATTACHED, {"namespace": "acme-web"}),
     "daemonsets": (NODE_GUARDS, {"namespace": "hanse-system"}),
@@ -334,7 +339,7 @@ def test_an_endpoint_that_does_not_say_whether_it_is_ready_is_ready(conditions: 
 def test_dns_that_is_not_forwarded_is_reported_where_our_server_runs() -> None:
     corefile = named("coredns", data={"Corefile": ".:53 { forward . /etc/resolv.conf }"})
     handed = named("coredns", data={"Corefile": "clusterset.local:53 { forward . 10.0.0.1 }"})
-    ours = named("hanse-dns")
+    ours = named("hanse-dns", status={"readyReplicas": 1})
 
     assert (
         "does not hand clusterset.local over"
@@ -342,6 +347,39 @@ def test_dns_that_is_not_forwarded_is_reported_where_our_server_runs() -> None:
     )
     assert check_objects([lists(deployments=[ours], corefile=[handed])], NOW) == []
     assert check_objects([lists(corefile=[corefile])], NOW) == []
+
+
+@pytest.mark.parametrize("asked", ["10.2.0.54", "10.2.0.54:53", "[fd00::54]:53"])
+def test_dns_that_asks_an_address_which_hanse_dns_has_no_more_is_reported(asked: str) -> None:
+    server = named("hanse-dns", status={"readyReplicas": 1})
+    service = named("hanse-dns", spec={"clusterIP": "10.2.0.53"})
+
+    def found(*servers: str) -> list[Finding]:
+        text = ".:53 {\n    forward . /etc/resolv.conf\n}\n" + server_block(ZONE, servers)
+        corefile = named("coredns", data={"Corefile": text})
+        return check_objects(
+            [lists(deployments=[server], corefile=[corefile], services=[service])], NOW
+        )
+
+    (one,) = found(asked)
+    assert one.code == "ZoneNotDelegated"
+    assert one.problem.endswith("and Service hanse-dns has the address 10.2.0.53")
+    assert "hanse dns corefile 10.2.0.53" in one.remedy
+    assert found(asked, "10.2.0.53:53") == []
+
+
+@pytest.mark.parametrize("name", ["hanse-dns", "hanse-network-dns"])
+@pytest.mark.parametrize(("replicas", "again"), [(0, "scale --replicas=1"), (2, "rollout restart")])
+def test_a_name_server_without_a_ready_pod_is_reported(
+    name: str, replicas: int, again: str
+) -> None:
+    down = named(name, spec={"replicas": replicas})
+
+    found = only(lists(deployments=[down]))
+
+    assert (found.code, str(found.subject)) == ("DnsDown", f"Deployment hanse-system/{name}")
+    assert found.remedy == f"kubectl --context lubeck -n hanse-system {again} deployment/{name}"
+    assert found.pasteable
 
 
 def test_an_invalid_range_is_reported_by_the_network_itself() -> None:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import cast
 
 import msgspec
@@ -23,11 +23,20 @@ from hanse.local.in_process import InProcessTransport
 from hanse.model.agent_manifests import agent_manifests
 from hanse.model.findings import Ref
 from hanse.model.kinds.coordination import Lease, LeaseMeta, LeaseSpec
-from hanse.model.kinds.rbac import ClusterRole, ClusterRoleBinding, RoleBinding
+from hanse.model.kinds.rbac import (
+    BoundSubject,
+    ClusterRole,
+    ClusterRoleBinding,
+    PolicyRule,
+    RoleBinding,
+    RoleRef,
+)
 from hanse.model.manifests import crd_manifests
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
+from hanse.model.objects import Meta
 from hanse.model.refused_writes import REFUSED_WRITES, RefusedWrites
 from tinykube.apiserver import ApiServer
+from tinykube.users import ADMIN, User
 
 pytestmark = pytest.mark.anyio
 
@@ -40,8 +49,9 @@ REFUSED = RefusedWrites(Ref("Webhook", "strict", "", "lubeck"), 1, "web", "no", 
 class Recorded(InProcessTransport):
     """A transport that keeps what it was asked for."""
 
-    def __init__(self, server: ApiServer) -> None:
-        super().__init__(server)
+    def __init__(self, server: ApiServer, user: User = ADMIN) -> None:
+        super().__init__(server, user)
+        self.server = server
         self.requests: list[Request] = []
 
     async def send(self, request: Request) -> Response:
@@ -65,7 +75,7 @@ async def renew_lease(transport: Recorded, annotations: dict[str, str] | None = 
     spec = LeaseSpec(
         holder_identity="lubeck_1",
         lease_duration_seconds=30,
-        renew_time=format_micro_time(datetime.now(UTC)),
+        renew_time=format_micro_time(WallClock().now()),
     )
     await Client(transport).create(Lease(metadata=meta, spec=spec))
     transport.requests.clear()
@@ -140,6 +150,33 @@ async def test_webhooks_are_listed_where_they_may_matter(
 
     listed = {request.path.rpartition("/")[2] for request in transport.requests}
     assert {"validatingwebhookconfigurations", "mutatingwebhookconfigurations"} <= listed
+
+
+@pytest.mark.parametrize(("role", "times"), [("view", 0), ("cluster-admin", 1)])
+async def test_only_who_may_renew_the_lease_of_a_silent_agent_tries_it(
+    monkeypatch: pytest.MonkeyPatch, role: str, times: int
+) -> None:
+    transport = await installed(SERVICES)
+    with monkeypatch.context() as patch:
+        patch.setattr(WallClock, "now", lambda _: datetime.now(UTC) - timedelta(minutes=5))
+        await renew_lease(transport)
+    client, ann = Client(transport), User("ann", ("system:authenticated",))
+    read = PolicyRule(api_groups=("*",), resources=("*",), verbs=("get", "list"))
+    write = PolicyRule(api_groups=("*",), resources=("*",), verbs=("*",))
+    rules = (read,) if role == "view" else (write,)
+    await client.create(ClusterRole(metadata=Meta(name="anns"), rules=rules))
+    await client.create(
+        ClusterRoleBinding(
+            metadata=Meta(name="anns"),
+            role_ref=RoleRef(api_group=ClusterRole.kind.group, kind="ClusterRole", name="anns"),
+            subjects=(BoundSubject(kind="User", name="ann"),),
+        )
+    )
+    anns = Recorded(transport.server, ann)
+
+    assert "AgentSilent" in await examined(monkeypatch, anns)
+
+    assert [one.method for one in anns.requests].count("PATCH") == times
 
 
 async def test_what_roles_allow_an_agent_needs_no_review() -> None:

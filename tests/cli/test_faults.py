@@ -83,7 +83,13 @@ def play(faces: Faces, faults: Sequence[Fault]) -> None:
     remembered = {fault.finding: fault.remembered for fault in faults}
     eventually(lambda: without(remembered, faces.dashboard()))
     for name, read in presentations(faces).items():
-        eventually(partial(_compare, name, read, faults, found))
+
+        def agrees(name: str = name, read: Callable[[], set[Any]] = read) -> str:
+            """Compare, and ask the doctor again, too: more may be lost than a moment ago."""
+            differs = _compare(name, read, faults, found)
+            return differs and (look() or differs)
+
+        eventually(agrees)
 
     for one in found:
         for command in one["remedy"]["commands"]:

@@ -1,4 +1,4 @@
-"""Wrong clocks, expired certificates and an old version: told, and mended by who runs it."""
+"""Wrong clocks and ids, expired certificates, an old version: told, and mended by who runs it."""
 
 import json
 import os
@@ -19,10 +19,11 @@ from threading import Thread
 import pytest
 
 from hanse.kube.certificates import CertificateAuthority
+from hanse.kube.server_tls import server_context
 from tests.cli.cluster_faults import LONG_LEASES, SHORT_LEASES
 from tests.cli.faces import Faces, told
 from tests.cli.fault_table import FUNCTIONS, OBSERVERS, Fault
-from tests.cli.programs import RunningFederation, environment, eventually
+from tests.cli.programs import RunningFederation, environment, eventually, soon
 from tests.cli.test_faults import nothing_is_wrong, play
 
 pytestmark = [
@@ -45,7 +46,30 @@ OLD = {"major": "1", "minor": "29", "gitVersion": "v1.29.3"}
 
 
 @contextmanager
-def aged(server: str) -> Iterator[str]:
+def agent(
+    fleet: RunningFederation, home: Path, cluster_id: str, context: str, hours: int = 0
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """An agent as a process that writes into `said`, with a clock that is so many hours off."""
+    (home / "skewed.py").write_text(SKEWED)
+    with (home / "said").open("wb") as said:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "skewed.py", str(hours), "agent", "--cluster-id", cluster_id),
+                *("--context", context, "--broker-context", "broker", "--listen", "127.0.0.1:0"),
+            ],
+            cwd=home,
+            env=environment(home, {"KUBECONFIG": str(fleet.kubeconfig)}),
+            stderr=said,
+        )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def aged(server: str, tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """An API server in front of another one: of an old version, and with another time."""
     unverified = ssl._create_unverified_context()
 
@@ -80,10 +104,14 @@ def aged(server: str) -> Iterator[str]:
             """Nothing: a test prints what it fails with."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as proxy:
+        if tls is not None:
+            proxy.socket = tls.wrap_socket(
+                proxy.socket, server_side=True, do_handshake_on_connect=False
+            )
         thread = Thread(target=proxy.serve_forever)
         thread.start()
         try:
-            yield f"http://127.0.0.1:{proxy.server_port}"
+            yield f"{'http' if tls is None else 'https'}://127.0.0.1:{proxy.server_port}"
         finally:
             proxy.shutdown()
             thread.join()
@@ -94,28 +122,85 @@ def test_an_agent_with_a_wrong_clock_is_alive_and_told_until_it_dies(
     fleet: RunningFederation, tmp_path: Path, hours: int
 ) -> None:
     faces = Faces(fleet, tmp_path)
-    (tmp_path / "skewed.py").write_text(SKEWED)
     faces.shell(FUNCTIONS + SHORT_LEASES + "hanse local stop agent bergen")
-    agent = subprocess.Popen(
-        [
-            *(sys.executable, "skewed.py", str(hours), "agent", "--cluster-id", "bergen"),
-            *("--context", "bergen", "--broker-context", "broker", "--listen", "127.0.0.1:0"),
-        ],
-        cwd=tmp_path,
-        env=environment(tmp_path, {"KUBECONFIG": str(fleet.kubeconfig)}),
-        stderr=subprocess.DEVNULL,
-    )
-    try:
+    with agent(fleet, tmp_path, "bergen", "bergen", hours):
         eventually(lambda: _differs(faces, {"ClockSkew Lease hanse-system/hanse-agent in bergen"}))
-    finally:
-        agent.kill()
-        agent.wait()
     eventually(lambda: _differs(faces, {"AgentSilent Cluster bergen"}))
 
     faces.shell("hanse local start agent bergen")
 
     nothing_is_wrong(faces)
     faces.shell(FUNCTIONS + LONG_LEASES)
+
+
+def test_an_agent_under_the_id_of_another_cluster_ends_and_takes_nothing_from_it(
+    fleet: RunningFederation, tmp_path: Path
+) -> None:
+    faces = Faces(fleet, tmp_path)
+    record = FUNCTIONS + "k broker -n hanse-broker get clustermember lubeck -o jsonpath='{.spec}'"
+    before = faces.shell(record)
+    faces.shell(FUNCTIONS + SHORT_LEASES + "hanse local stop agent bergen")
+    with agent(fleet, tmp_path, "lubeck", "bergen") as process:
+        while process.poll() is None:  # it is told from the record that it is another cluster
+            found = {one.fault for one in told(faces.doctor())}
+            assert found <= {"MemberMismatch Cluster bergen", "AgentSilent Cluster bergen"}
+    assert "cluster id 'lubeck' is that of another cluster" in (tmp_path / "said").read_text()
+    assert faces.shell(record) == before
+
+    faces.shell("hanse local start agent bergen")
+
+    nothing_is_wrong(faces)
+    faces.shell(FUNCTIONS + LONG_LEASES)
+
+
+def test_a_second_agent_of_a_cluster_waits_and_takes_over(
+    fleet: RunningFederation, tmp_path: Path
+) -> None:
+    faces = Faces(fleet, tmp_path)
+    holder = FUNCTIONS + (
+        "k bergen -n hanse-system get lease hanse-agent -o jsonpath='{.spec.holderIdentity}'"
+    )
+    faces.shell(FUNCTIONS + SHORT_LEASES)
+    first = faces.shell(holder)
+    with agent(fleet, tmp_path, "bergen", "bergen"):
+        for _ in range(10):
+            assert faces.doctor() == []
+            assert faces.shell(holder) == first
+
+        faces.shell("hanse local stop agent bergen")
+
+        soon(lambda: faces.shell(holder) not in ("", first))
+        eventually(lambda: _differs(faces, set()))
+    faces.shell("hanse local start agent bergen")
+
+    nothing_is_wrong(faces)
+    faces.shell(FUNCTIONS + LONG_LEASES)
+
+
+def test_an_expired_certificate_of_a_server_is_told_with_whom_to_ask(
+    fleet: RunningFederation, tmp_path: Path
+) -> None:
+    faces = Faces(fleet, tmp_path)
+    authority = CertificateAuthority.create("renewed")
+    expired = authority.server("bergen", now=datetime.now(UTC) - timedelta(days=366))
+    (tmp_path / "ca.crt").write_bytes(authority.certificate)
+    (tmp_path / "before").write_bytes(fleet.kubeconfig.read_bytes())
+    named = "jsonpath={.clusters[?(@.name=='bergen')].cluster.server}"
+    server = faces.shell(f'kubectl config view -o "{named}"')
+
+    with aged(server, server_context(expired)) as old:
+        certificate = Fault(
+            "CertificateUntrusted Cluster bergen",
+            f"kubectl config set-cluster bergen --server {old} "
+            "--certificate-authority ca.crt --embed-certs",
+            unseen_by=OBSERVERS,
+            asked='cat before >"$KUBECONFIG"',
+        )
+        faces.shell(certificate.script)
+        (found,) = faces.doctor()
+        assert "expired" in found["summary"]
+        faces.shell(certificate.asked)
+        play(faces, (certificate,))
 
 
 def _differs(faces: Faces, expected: set[str]) -> str:

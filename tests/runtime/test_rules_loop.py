@@ -5,9 +5,10 @@ from datetime import timedelta
 
 import pytest
 
+from hanse.model.facts import DeletionsHeld
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.plan import Key, Plan
-from hanse.model.snapshot import Snapshot
+from hanse.model.snapshot import Change, FactChange, Snapshot
 from tests.runtime.toy_world import SHOP, find_configmap, get_configmap, offer, toy_world
 from tests.support.toy import HOME, Toy
 from tests.support.world import BROKER
@@ -92,7 +93,20 @@ async def test_rule_13_mass_disappearance_is_held_until_a_second_list_agrees(
             await world.client("lubeck").create(offer(f"bread-{number}", price="3"))
         await world.settle()
         reconciler = world.agents["lubeck"].reconciler
+        holds = [
+            DeletionsHeld(BROKER, "toy"),
+            DeletionsHeld("lubeck", "toy"),
+        ]
+        began, ended = [], []
 
+        def on_change(change: Change) -> None:
+            match change:
+                case FactChange(None, DeletionsHeld() as held):
+                    began.append(held)
+                case FactChange(DeletionsHeld() as held, None):
+                    ended.append(held)
+
+        reconciler.event_handlers.append(on_change)
         world.network.cut("lubeck", "lubeck")
         await asyncio.sleep(10)
         for number in range(80):
@@ -100,6 +114,9 @@ async def test_rule_13_mass_disappearance_is_held_until_a_second_list_agrees(
         world.clusters["lubeck"].storage.compact()
         world.network.heal_all()
         await world.settle()
+
+        assert sorted(began, key=lambda one: one.key) == holds
+        assert sorted(ended, key=lambda one: one.key) == holds
 
         held = reconciler.metrics.registry.get_sample_value(
             "hanse_held_deletions_total", {"cluster": BROKER, "feature": "toy"}

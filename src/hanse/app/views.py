@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from hanse.features.federated import view as federated
 from hanse.features.federation import view as federation
-from hanse.features.fleet.pauses import PausedObjectsView
+from hanse.features.fleet.pauses import HeldDeletionsView, PausedObjectsView
 from hanse.features.fleet.view import MEMBER_ACCOUNTS, ClustersView, LinksView
 from hanse.features.fleet.writes import RefusedWritesView
 from hanse.features.gslb import view as gslb
@@ -57,6 +57,7 @@ def views() -> tuple[View, ...]:
         LinksView(),
         RefusedWritesView(),
         PausedObjectsView(),
+        HeldDeletionsView(),
         services.ServicesView(),
         federated.FederatedView(),
         policies.PoliciesView(),

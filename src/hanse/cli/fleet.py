@@ -1,7 +1,7 @@
 """The fleet as a person sees it: every cluster read once, as snapshots that views judge."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -50,6 +50,7 @@ from hanse.model.facts import (
 )
 from hanse.model.feature_names import FEATURES
 from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.held_deletions import reported_holds
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, ServiceAccount
 from hanse.model.kinds.federation import CLUSTER_ID, ClusterClaim, Federation
@@ -113,6 +114,8 @@ class ClusterRead(Struct, frozen=True):
     """When it was asked; others may take longer to answer, and Leases have an age."""
     member_id: ClusterId = ""
     """The id that its record on a broker has, which `identified` finds."""
+    borrows_id: bool = False
+    """Whether its agent runs under the id of another cluster, as `identified` finds."""
 
     def objects(self, kind: type[Any]) -> list[Any]:
         """All objects of a kind, from every list of it that was read; none if it was not listed."""
@@ -133,14 +136,21 @@ class ClusterRead(Struct, frozen=True):
     def cluster(self) -> ClusterId:
         """The id by the holder of its agent's Lease; without one, by its claim or its record.
 
-        The context where nothing says it: no agent ever ran there.
+        The context where nothing says it: no agent ever ran there. Only the record, or the context,
+        where the agent runs under another cluster's id.
         """
+        claimed = "" if self.borrows_id else self.claimed_id
+        return claimed or self.member_id or self.context
+
+    @property
+    def claimed_id(self) -> ClusterId:
+        """The id by the holder of its agent's Lease; without one, by its claim; else empty."""
         lease = self.agent_lease
         holder = lease.spec.holder_identity if lease is not None else ""
         if "_" in holder:
             return holder_cluster(holder)
         claims = (one.value for one in self.objects(ClusterClaim) if one.about == CLUSTER_ID)
-        return next(claims, "") or self.member_id or self.context
+        return next(claims, "")
 
     @property
     def agent_lease(self) -> Lease | None:
@@ -193,12 +203,24 @@ def identified(reads: Iterable[ClusterRead]) -> tuple[ClusterRead, ...]:
     """The readings, each with the name of its record on a broker among them as `member_id`, or "".
 
     A record is that of a cluster by the uid of its namespace kube-system; one that has left does
-    not count.
+    not count. Of several clusters that claim an id, that of its record has it, or else the first;
+    the others borrow it. Two contexts of one cluster, by that uid, have the same id.
     """
     known = tuple(reads)
     records = (record for one in known for record in one.objects(ClusterMember))
     ids = {one.spec.uid: one.name for one in records if not one.has_left}
-    return tuple(replace(one, member_id=ids.get(_uid(one), "")) for one in known)
+    named = [replace(one, member_id=ids.get(_uid(one), "")) for one in known]
+    owners: dict[ClusterId, str] = {}
+    for one in sorted(named, key=lambda each: each.claimed_id != each.member_id):
+        if uid := _uid(one):
+            owners.setdefault(one.claimed_id, uid)
+    return tuple(replace(one, borrows_id=_borrows(one, owners)) for one in named)
+
+
+def _borrows(read: ClusterRead, owners: Mapping[ClusterId, str]) -> bool:
+    """Whether the id that a cluster claims is that of another one, by the uids of the owners."""
+    uid = _uid(read)
+    return bool(uid and read.claimed_id) and owners[read.claimed_id] != uid
 
 
 def _uid(read: ClusterRead) -> str:
@@ -305,7 +327,7 @@ def _facts(name: ClusterId, read: ClusterRead, now: datetime) -> Iterable[Fact]:
 
 
 def _reported_writes(read: ClusterRead, broker: ClusterId | None) -> Iterator[Fact]:
-    """What an agent could not write, and what it found paused, by its Lease.
+    """What an agent could not write, found paused, or holds, by its Lease.
 
     To an agent the broker is `BROKER`, whatever its id is here.
     """
@@ -318,6 +340,9 @@ def _reported_writes(read: ClusterRead, broker: ClusterId | None) -> Iterator[Fa
         where = paused.target.where
         cluster = broker if where == BROKER and broker is not None else where
         yield PausedObject(replace(paused.target, where=cluster))
+    for held in reported_holds(lease):
+        cluster = broker if held.where == BROKER and broker is not None else held.where
+        yield replace(held, where=cluster)
 
 
 def _reported_links(

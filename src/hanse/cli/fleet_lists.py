@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from hanse.app.views import first_reads, further_reads
 from hanse.cli.clusters import MAX_CONNECTIONS, ClusterAccess
 from hanse.cli.fleet import ClusterRead, SelectedList, build_fleet, identified
+from hanse.cli.permissions import LEASE_RENEWAL, denied_permissions
 from hanse.features.services.reading import COUNTED, NARROWED
 from hanse.kube.client import Client
 from hanse.kube.concurrency_limit import BEFORE_SENDING
@@ -171,10 +172,13 @@ async def read_objects(
 async def ask_renewal(read: ClusterRead, client: Client) -> ClusterRead:
     """The reading, with why admission refuses renewals of its agent's Lease, if it does.
 
-    Asked by a dry run, which stores nothing, and only where the Lease has run out.
+    Asked by a dry run, which stores nothing, and only where the Lease has run out and our
+    credentials may renew it: those of a console may only read.
     """
     lease = read.agent_lease
     if lease is None or read.silence(lease, datetime.now(UTC)) is None:
+        return read
+    if await denied_permissions(client, (LEASE_RENEWAL,)):
         return read
     change = {"metadata": {"annotations": {"hanse.dev/asked": "true"}}}
     try:

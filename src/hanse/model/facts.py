@@ -384,6 +384,18 @@ class PausedObject(Fact, frozen=True):
         return self.target
 
 
+class DeletionsHeld(Fact, frozen=True):
+    """Deletions of a feature in one cluster that this agent holds, as too much vanished at once."""
+
+    where: ClusterId
+    feature: str
+
+    @property
+    def key(self) -> tuple[ClusterId, str]:
+        """The cluster and the feature."""
+        return (self.where, self.feature)
+
+
 class Answer(Fact, frozen=True):
     """The answer to a question of an earlier plan: a value, or an error."""
 

@@ -74,6 +74,12 @@ CODES: dict[str, CodeExplanation] = {
         "included, nor delete it.",
         "The annotation hanse.dev/paused is taken off, or is false.",
     ),
+    "MassDeletionHeld": _code(
+        "Too much that users use vanished at once, so that an agent holds the deletions that would "
+        "follow in a cluster until every cluster was listed in full once more.",
+        "A second list agrees and the deletions go on, what was gone is back, or a person allows "
+        "them by the annotation hanse.dev/allow-mass-deletion.",
+    ),
     "FleetPaused": _code(
         "A person paused all agents in the ClusterSet: they write only status.",
         "spec.paused of the ClusterSet is false.",
@@ -195,10 +201,12 @@ CODES: dict[str, CodeExplanation] = {
     ),
     "MemberMismatch": _code(
         "The record of a member on its broker is that of another cluster, by the uid of its "
-        "namespace kube-system: it was edited, or the cluster was built anew under the old id. Its "
-        "agent publishes nothing, and does not renew its Lease there.",
+        "namespace kube-system: it was edited, the cluster was built anew under the old id, or its "
+        "agent was started under the id of another cluster. Its agent publishes nothing, and does "
+        "not renew its Lease there.",
         "The record has the uid of the cluster: by the printed command, or, of a cluster that was "
-        "built anew, by `hanse join --replace`.",
+        "built anew, by `hanse join --replace`. An agent with the id of another cluster is started "
+        "with its own.",
     ),
     "MemberRecordMissing": _code(
         "A cluster renews its Lease on a broker, and its ClusterMember there is gone: it counts as "
@@ -211,9 +219,15 @@ CODES: dict[str, CodeExplanation] = {
         f"from it. {_UNSEEN}",
         "Its agent has a Lease again.",
     ),
+    "DnsDown": _code(
+        "A name server of Hanse is deployed in a cluster, and none of its pods is ready: names are "
+        f"not answered. {_UNSEEN}",
+        "One of its pods is ready.",
+    ),
     "ZoneNotDelegated": _code(
-        f"Our name server runs in a cluster whose DNS does not forward our zone to it. {_UNSEEN}",
-        "The Corefile forwards the zone.",
+        "Our name server runs in a cluster whose DNS does not forward our zone to it, or forwards "
+        f"it to an address that its Service has no more. {_UNSEEN}",
+        "The Corefile forwards the zone to the address of the Service hanse-dns.",
     ),
     # services
     "NoEndpoints": _code(

@@ -58,6 +58,7 @@ class MultiClusterSnapshot:
         self._computed: dict[Callable[..., Any], Any] = {}
         self._contexts = contexts or {}
         self._reporters: dict[ClusterId, tuple[ClusterId, ...]] = {}
+        self._roles: dict[ClusterId, frozenset[Role]] = {}
         self._by_role: dict[Role, tuple[ClusterId, ...]] = {}
         self._faults: dict[ClusterId, ClusterFault | None] = {}
 
@@ -119,8 +120,11 @@ class MultiClusterSnapshot:
 
     def roles(self, where: ClusterId) -> frozenset[Role]:
         """The roles that a cluster has for any agent."""
-        states = (one.fact(ClusterState, where) for one in self.by_agent.values())
-        return frozenset(role for one in states if one is not None for role in one.roles)
+        if where not in self._roles:
+            states = (one.fact(ClusterState, where) for one in self.by_agent.values())
+            found = frozenset(role for one in states if one is not None for role in one.roles)
+            self._roles[where] = found
+        return self._roles[where]
 
     def fault_of(self, where: ClusterId) -> ClusterFault | None:
         """`ClusterUnreachable` if nobody reaches it, `ClusterSilent` if its Lease has run out.
@@ -147,7 +151,7 @@ class MultiClusterSnapshot:
         if (
             unreached
             and not refused  # it answers
-            and (where in self.by_agent or not self._has_heartbeat(where))
+            and (where in self.by_agent or not self.has_heartbeat(where))
         ):
             state = max(states.values(), key=lambda one: one.since)
             since = silence.since if silence is not None else state.since
@@ -180,7 +184,7 @@ class MultiClusterSnapshot:
         found = self._known_beats(where)
         return next((beat for beat in found if beat.state is HolderState.SILENT), None)
 
-    def _has_heartbeat(self, where: ClusterId) -> bool:
+    def has_heartbeat(self, where: ClusterId) -> bool:
         """Whether brokers that are reached have a renewed Lease of it, and none that ran out."""
         states = [beat.state for beat in self._known_beats(where)]
         return HolderState.READY in states and HolderState.SILENT not in states

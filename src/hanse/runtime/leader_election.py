@@ -17,12 +17,14 @@ from hanse.model.agent_report import report_annotations
 from hanse.model.facts import (
     AgentLeaseRefused,
     ClusterState,
+    DeletionsHeld,
     ElectionFailure,
     HeartbeatState,
     Leadership,
     PausedObject,
     Role,
 )
+from hanse.model.held_deletions import hold_annotations
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.naming import AGENT, holder_cluster
 from hanse.model.objects import ClusterId
@@ -228,7 +230,7 @@ class LeaderElections:
         )
 
     def _report(self) -> dict[str, str]:
-        """The annotations of our replicas' Lease: a lost broker, refused writes, paused objects.
+        """The annotations of our replicas' Lease: a lost broker, refused writes, pauses, holds.
 
         Each value is empty, which removes the annotation, while there is nothing to report.
         """
@@ -237,7 +239,8 @@ class LeaderElections:
         renewal = facts.get(HeartbeatState, broker.cluster) if broker is not None else None
         refusals = refusal_annotations(failed_writes(facts.all, self._informers.local))
         pauses = pause_annotations(facts.all(PausedObject))
-        return {**report_annotations(broker, renewal), **refusals, **pauses}
+        holds = hold_annotations(facts.all(DeletionsHeld))
+        return {**report_annotations(broker, renewal), **refusals, **pauses, **holds}
 
     def _publish_refusal(self, namespace: str, error: KubeError | None) -> None:
         """Put `AgentLeaseRefused` if the error of our replicas' Lease says who refuses it.

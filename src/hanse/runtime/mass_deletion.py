@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from msgspec import Struct
 
+from hanse.model.facts import DeletionsHeld
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ServiceImport
@@ -189,11 +190,13 @@ class MassDeletionGuard:
     ) -> None:
         """Count a key's deletions as held and keep the key until the hold ends.
 
-        The first key of a hold also logs an error and starts the task that lists everything again.
+        The first key of a hold also logs an error, puts `DeletionsHeld`, and starts the task that
+        lists everything again.
         """
         self._metrics.held(where, item[0], deletions)
         items = self._held.setdefault((where, item[0]), set())
         if not items:
+            self._informers.put_fact(DeletionsHeld(where, item[0]))
             log.error(
                 "deletions held: too much vanished at once",
                 extra={"cluster": where, "feature": item[0]},
@@ -211,6 +214,7 @@ class MassDeletionGuard:
         if (where, feature) not in self._held:
             return
         self._counter.release(where, feature)
+        self._informers.drop_fact(DeletionsHeld, (where, feature))
         log.warning("deletions go on", extra={"cluster": where, "feature": feature, "why": why})
         self._enqueue(self._held.pop((where, feature)))
 

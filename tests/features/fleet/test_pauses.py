@@ -4,10 +4,11 @@ import pytest
 from msgspec.structs import replace
 
 from hanse.cli.fleet import ClusterRead
-from hanse.features.fleet.pauses import PausedObjectsView
-from hanse.model.facts import Facts, PausedObject
+from hanse.features.fleet.pauses import HeldDeletionsView, PausedObjectsView
+from hanse.model.facts import DeletionsHeld, Facts, PausedObject
 from hanse.model.findings import judge
 from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.held_deletions import HELD_DELETIONS, hold_annotations
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec
 from hanse.model.objects import ClusterObjectRef, Meta, ObjectRef
@@ -20,10 +21,10 @@ def paused(where: str) -> PausedObject:
     return PausedObject(ClusterObjectRef(where, ObjectRef(EndpointSlice.kind, "web-1", "shop")))
 
 
-def reporting(text: str) -> ClusterRead:
-    """A cluster in whose agent's Lease this stands of paused objects."""
+def reporting(text: str, annotation: str = PAUSED_OBJECTS) -> ClusterRead:
+    """A cluster in whose agent's Lease this stands of paused objects, or as another annotation."""
     own = lease("hanse-agent", "hanse-system", "bergen_0")
-    own = replace(own, metadata=replace(own.metadata, annotations={PAUSED_OBJECTS: text}))
+    own = replace(own, metadata=replace(own.metadata, annotations={annotation: text}))
     return read("bergen", own, agent=None)
 
 
@@ -57,3 +58,36 @@ def test_without_paused_objects_a_lease_says_nothing_and_nonsense_counts_as_noth
     assert pause_annotations([]) == {PAUSED_OBJECTS: ""}
     assert reported_pauses(None) == ()
     assert findings(reporting("{")) == ()
+
+
+@pytest.mark.parametrize("where", ["bergen", "broker"])
+def test_held_deletions_are_told_alike_by_their_agent_and_by_who_reads_its_lease(
+    where: str,
+) -> None:
+    held = DeletionsHeld(where, "services")
+    facts = Facts()
+    facts.put(held)
+    fleet = MultiClusterSnapshot({"bergen": Snapshot({}, facts, NOW, "bergen")})
+    view = HeldDeletionsView()
+    (key,) = view.keys(fleet)
+    assert view.keys_for(FactChange(held, None)) == (key,)
+    item = view.render(key, fleet)
+    assert item is not None
+    (told,) = judge(item.findings)
+
+    hub = read("hub", ClusterSet(metadata=Meta(name="all"), spec=ClusterSetSpec()), agent=None)
+    text = hold_annotations([held])[HELD_DELETIONS]
+    (found,) = findings(reporting(text, HELD_DELETIONS), hub)
+
+    place = "hub" if where == "broker" else where
+    assert str(told.subject) == f"Feature services in {where}"
+    assert (found.code, str(found.subject)) == (
+        "MassDeletionHeld",
+        f"Feature services in {place}",
+    )
+    assert found.remedy.commands == ()
+    assert "annotate namespace hanse-system hanse.dev/allow-mass-deletion=services" in str(
+        found.remedy
+    )
+    assert hold_annotations([]) == {HELD_DELETIONS: ""}
+    assert findings(reporting("{", HELD_DELETIONS)) == ()

@@ -196,6 +196,40 @@ async def test_a_new_export_appears_without_a_reload(page: Page, fleet: RunningF
     await page.picture(PICTURES / "timeline.png")
 
 
+def export(fleet: RunningFederation, name: str) -> None:
+    """Export a new Service in lubeck."""
+    made = fleet.kubectl("create", "service", "clusterip", name, "--tcp=80", "-n", "shop")
+    assert made.status == 0, made.err
+    assert fleet.run_hanse("export", name, "-n", "shop", "--context", "lubeck").status == 0
+
+
+async def test_live_updates_keep_focus_scroll_and_selection(
+    page: Page, fleet: RunningFederation
+) -> None:
+    row = "document.querySelector('tr[data-href=\"#/services/shop/{}\"]')"
+    await page.resize(1360, 200)
+    await entered(page, fleet, "services")
+    await page.until(row.format("web"))
+    await page.ask(row.format("web") + ".focus({preventScroll: true})")
+    await page.ask("window.scrollTo(0, 40)")
+
+    export(fleet, "first")
+    await page.until(row.format("first"))
+    assert await page.ask("document.activeElement.dataset.href") == "#/services/shop/web"
+    assert await page.ask("window.scrollY") == 40
+
+    await page.ask(f"getSelection().selectAllChildren({row.format('web')})")
+    chosen = await page.ask("getSelection().toString()")
+    export(fleet, "second")
+    await page.shows("held while text is selected")
+    assert await page.ask("getSelection().toString()") == chosen != ""
+    await page.ask("getSelection().removeAllRanges()")
+    await page.until(row.format("second"))
+    await page.resize(1360)
+
+    assert page.complaints == []
+
+
 async def test_a_name_is_explained_and_a_bad_one_refused(
     page: Page, fleet: RunningFederation
 ) -> None:

@@ -22,6 +22,7 @@ from hanse.model.snapshot import Change, Watch
 from hanse.model.view import Item
 
 _DEGRADED = ("CrdMissing", "GuardMissing", "LeaderMissing", "LeaseMissing", "WebhookDown")
+_OUTAGE = ("DnsDown",)
 _KEY = "fleet"
 
 
@@ -69,6 +70,13 @@ class ChecksView:
         return Item(findings=tuple(_with_refusers(one, snapshot) for one in findings))
 
 
+def _severity(code: str) -> Severity:
+    """How bad what a check finds is."""
+    if code in _OUTAGE:
+        return Severity.OUTAGE
+    return Severity.DEGRADED if code in _DEGRADED else Severity.RISK
+
+
 def _with_refusers(one: Finding, snapshot: MultiClusterSnapshot) -> Finding:
     """A LeaderMissing with whoever refuses writes in its cluster as causes; others unchanged."""
     if one.code != "LeaderMissing":
@@ -77,7 +85,7 @@ def _with_refusers(one: Finding, snapshot: MultiClusterSnapshot) -> Finding:
 
 
 def as_finding(check: Check, lost: Collection[Ref], ids: Mapping[str, ClusterId]) -> Finding:
-    """A check's finding as a `Finding` of the model: DEGRADED for codes in `_DEGRADED`, else RISK.
+    """A check's finding as a `Finding` of the model.
 
     Its cluster is the cause if it is `of_agent`, or `of_namespace` and in `lost`, the brokers
     without their namespace. `ids` are those of clusters by context: checks name contexts.
@@ -86,7 +94,7 @@ def as_finding(check: Check, lost: Collection[Ref], ids: Mapping[str, ClusterId]
     explained = check.of_agent or (check.of_namespace and cluster_ref(cluster) in lost)
     return Finding(
         code=check.code,
-        severity=Severity.DEGRADED if check.code in _DEGRADED else Severity.RISK,
+        severity=_severity(check.code),
         subject=replace(
             check.subject or Ref("APIServer", check.cluster),
             cluster=cluster,

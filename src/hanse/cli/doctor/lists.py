@@ -26,7 +26,7 @@ from hanse.model.kinds.gslb import NAMESPACE as GSLB_NAMESPACE
 from hanse.model.kinds.gslb import AMKOCluster
 from hanse.model.kinds.networking import ServiceCIDR
 from hanse.model.kinds.networks import Network
-from hanse.model.naming import GUARDS_NAMESPACE, SYSTEM_NAMESPACE
+from hanse.model.naming import DNS, GUARDS_NAMESPACE, SYSTEM_NAMESPACE
 from hanse.model.refused_writes import reported_refusals
 from hanse.model.snapshot import Watch
 
@@ -53,9 +53,6 @@ SITE_SECRET = Watch(Role.LOCAL, Secret, GSLB_NAMESPACE, name=SECRET, optional=Tr
 SLICES = Watch(Role.LOCAL, EndpointSlice, SYSTEM_NAMESPACE, optional=True)
 UNATTACHED = SelectedList(Role.LOCAL, Event, optional=True, fields="reason=FailedCreatePodSandBox")
 """What kubelets say of pods that their network plugin does not attach."""
-
-DNS_SERVER = "hanse-dns"
-
 
 CONSOLE_LISTS = (
     *CONSOLE_FIRST,
@@ -103,7 +100,7 @@ def _needed(read: ClusterRead, *, has_broker: bool) -> Iterator[Watch]:
         yield POLICIES
     if members_of(read) or read.objects(Network):
         yield GUARDS
-    if any(one.name == DNS_SERVER for one in read.listed(DEPLOYMENTS)):
+    if any(one.name == DNS for one in read.listed(DEPLOYMENTS)):
         yield COREFILE
     if any(True for _ in our_webhooks(read)):
         yield SLICES

@@ -12,15 +12,14 @@ from hanse.cli.doctor.guards import check_guards, check_old_policies
 from hanse.cli.doctor.heartbeats import check_heartbeats
 from hanse.cli.doctor.lists import (
     ACCEPTANCE,
-    COREFILE,
     DEPLOYMENTS,
-    DNS_SERVER,
     RANGES,
     SECRETS,
     SLICES,
     has_heartbeats,
     our_webhooks,
 )
+from hanse.cli.doctor.name_servers import check_name_servers
 from hanse.cli.doctor.node_guards import check_node_guards
 from hanse.cli.doctor.tokens import check_tokens
 from hanse.cli.doctor.updates import VERSION, minor_version, update_agent
@@ -33,7 +32,7 @@ from hanse.model.kinds.core import Node, Secret
 from hanse.model.kinds.discovery import KUBE_SERVICE
 from hanse.model.kinds.federation import SUPERVISOR, SYSTEM, Federation
 from hanse.model.kinds.networks import Network
-from hanse.model.naming import AGENT, SYSTEM_NAMESPACE, ZONE, holder_cluster
+from hanse.model.naming import AGENT, SYSTEM_NAMESPACE, holder_cluster
 from hanse.model.objects import ClusterId
 from hanse.model.tokens import parse_claims
 
@@ -137,21 +136,6 @@ def _serve_webhooks(read: ClusterRead) -> str:
         return ""
     again = "rollout restart" if agent.spec.replicas else "scale --replicas=1"
     return f"kubectl --context {read.context} -n {SYSTEM_NAMESPACE} {again} deployment/{AGENT}"
-
-
-def _unforwarded_zone(read: ClusterRead) -> Iterator[Finding]:
-    """ZoneNotDelegated: hanse-dns is deployed, and the Corefile, if read, has not our zone."""
-    serves = any(one.name == DNS_SERVER for one in read.listed(DEPLOYMENTS))
-    corefiles = [text for one in read.listed(COREFILE) for text in one.data.values()]
-    if serves and corefiles and not any(ZONE in text for text in corefiles):
-        yield Finding(
-            read.context,
-            f"the cluster's DNS does not hand {ZONE} over",
-            f"add to its Corefile what `hanse dns corefile ADDRESS` prints, with the address of "
-            f"`kubectl --context {read.context} -n hanse-system get service hanse-dns`",
-            "ZoneNotDelegated",
-            Ref("ConfigMap", "coredns", "kube-system"),
-        )
 
 
 def _overlapping_networks(read: ClusterRead) -> Iterator[Finding]:
@@ -328,7 +312,7 @@ def _is_far(version: str, other: str) -> bool:
 _CLUSTER_CHECKS: tuple[Callable[[ClusterRead], Iterable[Finding]], ...] = (
     _unreadable_acceptance,
     _unserved_webhooks,
-    _unforwarded_zone,
+    check_name_servers,
     _overlapping_networks,
     check_old_policies,
 )

@@ -10,12 +10,14 @@ from hanse.model.broker_namespace import (
     accounts_namespace,
     lost_broker_namespace,
 )
+from hanse.model.clusterset import CLUSTER_UID
+from hanse.model.facts import AgentRun
 from hanse.model.findings import Finding, Ref, Severity, cluster_ref, remedy, subject_of
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, ServiceAccount
 from hanse.model.kinds.hanse import ClusterMember
-from hanse.model.naming import IDENTITY_NAMESPACE
+from hanse.model.naming import IDENTITY_NAMESPACE, holder_cluster
 from hanse.model.objects import ClusterId
 from hanse.model.remedies import LEAVING_AFTER, broker_namespace_option, join_broker
 
@@ -34,13 +36,24 @@ def member_findings(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Itera
 def mistaken_identity(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
     """MemberMismatch: the record of a cluster on a broker is that of another cluster, by its uid.
 
-    Its agent renews no Lease there then. None while that cluster's own namespaces are not known.
+    Its agent renews no Lease there then: if another cluster does, an agent has the id of another
+    cluster, and the record is not to be changed. Also for an agent that is known to run
+    under the id of another cluster. None while that cluster's own namespaces are not known.
     """
     own = snapshot.by_agent.get(cluster)
+    run = own.fact(AgentRun, cluster) if own is not None else None
+    borrowed = holder_cluster(run.holder) if run is not None and "_" in run.holder else cluster
+    if borrowed != cluster:
+        yield _borrowed_id(cluster, borrowed, f"the agent of {cluster}", snapshot)
+        return
     system = own.get(cluster, Namespace, IDENTITY_NAMESPACE) if own is not None else None
     uid = system.metadata.uid if system is not None else ""
     for broker, record in snapshot.membership_records(cluster) if uid else ():
         if record.spec.uid != uid and not record.has_left:
+            if _is_of_another(broker, record, uid, snapshot):
+                agent = f"the agent of context {snapshot.context(cluster)}"
+                yield _borrowed_id(cluster, cluster, agent, snapshot)
+                continue
             again = join_broker(broker, cluster, snapshot, record.namespace)
             patch = f'{{"spec":{{"uid":"{uid}"}}}}'
             change = f"patch clustermember {record.name} --type merge -p '{patch}'"
@@ -58,6 +71,37 @@ def mistaken_identity(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Ite
                     f"`{again} --replace`",
                 ),
             )
+
+
+def _is_of_another(
+    broker: ClusterId, record: ClusterMember, uid: str, snapshot: MultiClusterSnapshot
+) -> bool:
+    """Whether another cluster than that of a uid renews the Lease of a record.
+
+    Not if the Lease names this uid, as its join has annotated: then the record alone was edited.
+    """
+    lease = snapshot.get(broker, Lease, record.name, record.namespace)
+    joined = lease.metadata.annotations.get(CLUSTER_UID) if lease is not None else None
+    return joined != uid and snapshot.has_heartbeat(record.name)
+
+
+def _borrowed_id(
+    cluster: ClusterId, borrowed: ClusterId, agent: str, snapshot: MultiClusterSnapshot
+) -> Finding:
+    """MemberMismatch for an agent with the id of another cluster, whose own agent is alive."""
+    own = cluster if cluster != borrowed else "ID"
+    apply = snapshot.kubectl(cluster, "apply -f -")
+    return Finding(
+        code="MemberMismatch",
+        severity=Severity.DEGRADED,
+        subject=cluster_ref(cluster),
+        summary=f"{agent} runs under the id {borrowed}, which is that of another cluster with an "
+        "agent of its own: it publishes nothing",
+        remedy=remedy(
+            advice=f"end that agent, and start it under its own id (--cluster-id); one that is "
+            f"installed: `hanse manifests --cluster-id {own} | {apply}`, with your values"
+        ),
+    )
 
 
 def _lost_records(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:

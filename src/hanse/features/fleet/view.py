@@ -20,10 +20,11 @@ from hanse.model.facts import (
     WriteOutcome,
 )
 from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.kinds.apps import Deployment
 from hanse.model.kinds.core import Namespace, Node, ServiceAccount
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
-from hanse.model.naming import holder_cluster
+from hanse.model.naming import AGENT, SYSTEM_NAMESPACE, holder_cluster
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch
 from hanse.model.view import Item, Part, State, state_of
@@ -62,6 +63,10 @@ class ClusterItem(Item, frozen=True, kw_only=True):
     reason: str = ""
     leader: str = ""
     """Who leads it as a member, where there are leaders."""
+    replica: str = ""
+    """Which replica of its agent works, as far as its Lease says so to a person who reads it."""
+    standby: int = 0
+    """How many replicas of it are ready, and wait for that Lease."""
     exports: int = 0
     imports: int = 0
     nodes: int = 0
@@ -126,6 +131,8 @@ class ClustersView:
             reason=fault.reason if fault is not None else state.reason if state is not None else "",
             findings=findings,
             leader=_leader(key, snapshot),
+            replica=_working_replica(key, snapshot),
+            standby=_waiting_replicas(key, snapshot),
             exports=sum(1 for _ in snapshot.all(key, ServiceExport)),
             imports=_count_imports(key, snapshot),
             nodes=sum(1 for _ in snapshot.all(key, Node)),
@@ -232,6 +239,21 @@ def _leader(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
     ours = next((one for one in leaderships if one.ours), None)
     chosen = ours or max(leaderships, key=lambda one: one.epoch, default=None)
     return "" if chosen is None else holder_cluster(chosen.holder)
+
+
+def _working_replica(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
+    """The replica that holds the Lease of a cluster's agent; empty if none works, or not known."""
+    own = snapshot.by_agent.get(cluster)
+    run = own.fact(AgentRun, cluster) if own is not None else None
+    return run.holder.partition("_")[2] if run is not None and run.alive else ""
+
+
+def _waiting_replicas(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> int:
+    """How many ready replicas of an installed agent do not work; 0 where none does."""
+    installed = snapshot.get(cluster, Deployment, AGENT, SYSTEM_NAMESPACE)
+    if installed is None or not _working_replica(cluster, snapshot):
+        return 0
+    return max(installed.status.ready_replicas - 1, 0)
 
 
 def _has_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> bool:

@@ -160,13 +160,12 @@ def bad_conditions(export: ServiceExport) -> tuple[Condition, ...]:
 
     Only the types that Hanse writes are looked at. Those that explain others come first.
     """
-    bad = [c for c in export.status.conditions if c.type in _ORDER and _is_bad(c)]
+    bad = [
+        c
+        for c in export.status.conditions
+        if (c.status == "True") == (c.type == CONFLICT) and c.type in _ORDER
+    ]
     return tuple(sorted(bad, key=lambda c: _ORDER[c.type]) if len(bad) > 1 else bad)
-
-
-def _is_bad(condition: Condition) -> bool:
-    """Whether a condition is not True; for Conflict, whether it is True."""
-    return (condition.status == "True") == (condition.type == CONFLICT)
 
 
 def format_port(port: ImportedPort) -> str:

@@ -49,8 +49,14 @@ function drawNav(place) {
 function drawPulse() {
   const troubled = serious().length;
   pulse.className = `pulse ${!state.connected ? "bad" : troubled ? worst() : state.judged ? "good" : "idle"}`;
-  pulse.textContent = !state.connected ? (state.loaded ? "not connected: what is shown is old" : "connecting") : troubled ? `live · ${troubled} to mend` : state.judged ? "live" : "live · reading";
+  const live = held ? "held while text is selected" : "live";
+  pulse.textContent = !state.connected ? (state.loaded ? "not connected: what is shown is old" : "connecting") : troubled ? `${live} · ${troubled} to mend` : state.judged ? live : `${live} · reading`;
 }
+
+// Whether text is selected, as a command that is to be copied: it would be lost with its elements.
+let held = false;
+const selecting = () => { const chosen = getSelection(); return !chosen.isCollapsed && main.contains(chosen.anchorNode); };
+document.addEventListener("selectionchange", () => { if (held && !selecting()) draw(); });
 
 // How an element is found again after it was drawn anew, so that it keeps the focus.
 function handle(element) {
@@ -68,13 +74,15 @@ function draw() {
   const place = here();
   drawNav(place);
   if (focus && inNav) nav.querySelector(focus)?.focus();
-  drawPulse();
-  if (!state.loaded) { main.replaceChildren(h("div", { class: "empty" }, "Reading the fleet…")); return; }
   const wanted = search.value.trim();
   const view = wanted ? found : VIEWS.find((one) => one.name === place.name) || fleet;
-  document.title = `${wanted ? `“${wanted}”` : view.title} · Hanse`;
   const key = `${view.name} ${wanted} ${location.hash}`;
   const fresh = key !== shown;
+  held = state.loaded && !fresh && selecting();
+  drawPulse();
+  if (held) return;
+  if (!state.loaded) { main.replaceChildren(h("div", { class: "empty" }, "Reading the fleet…")); return; }
+  document.title = `${wanted ? `“${wanted}”` : view.title} · Hanse`;
   if (!fresh && view.keeps) { view.refresh?.(); return; }  // what is being typed into stays as it is
   const scroll = window.scrollY;
   main.replaceChildren(...[view.draw(place, wanted)].flat());

@@ -13,7 +13,9 @@ const isCut = (one, other) => (state.around?.cuts || []).some((p) => p.includes(
 export const condition = (c) => {
   const local = LOCAL(c.name);
   if (local && !local.running) return { state: "bad", text: "stopped" };
-  return { state: c.state, text: c.state === "good" ? "healthy" : c.findings[0]?.code || c.phase.toLowerCase() };
+  if (c.state !== "good") return { state: c.state, text: c.findings[0]?.code || c.phase.toLowerCase() };
+  const inIt = items("findings").find((f) => f.subject.cluster === c.name && !f.subject.namespace && f.severity !== "note");
+  return inIt ? { state: "warn", text: inIt.code } : { state: "good", text: "healthy" };
 };
 
 export function inOrder() {
@@ -128,6 +130,7 @@ function detail(name) {
       ["Why", c.reason],
       ["Roles", local?.standing || c.roles.join(", ")],
       ["Led by", c.leader],
+      ["Agent", c.replica && `${c.replica}${c.standby ? `, ${counted(c.standby, "replica")} on standby` : ""}`],
       ["Exports", isBroker(c) ? "" : isUnread(c) ? "not known" : String(c.exports)],
       ["Imports", isBroker(c) ? "" : isUnread(c) ? "not known" : String(c.imports)],
       ["Nodes", c.nodes || local?.nodes ? String(c.nodes || "") : ""],

@@ -1,0 +1,97 @@
+"""Findings about name servers that are deployed in a cluster, and its DNS that asks them; pure."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from hanse.cli.doctor.clusters import Finding
+from hanse.cli.doctor.lists import COREFILE, DEPLOYMENTS
+from hanse.cli.fleet import ClusterRead
+from hanse.features.networks.names import SHARED_DNS
+from hanse.model.findings import Ref
+from hanse.model.kinds.core import Node, Service
+from hanse.model.naming import DNS, SYSTEM_NAMESPACE, ZONE
+from hanse.model.summaries import first_of
+
+_LOST = {
+    DNS: f"nothing answers names of {ZONE} in this cluster",
+    SHARED_DNS: "pods in networks cannot look names up",
+}
+"""The name servers, and what users lose without them."""
+_FORWARDED = re.compile(
+    rf"^{re.escape(ZONE)}\.?(?::\d+)?\s*\{{[^}}]*?\sforward\s+\S+([^\n{{}}]*)", re.MULTILINE
+)
+"""The servers to which a Corefile forwards the zone, in a server block of its own."""
+
+
+def check_name_servers(read: ClusterRead) -> Iterator[Finding]:
+    """DnsDown for name servers without a ready pod; ZoneNotDelegated for DNS that asks them not."""
+    deployed = [one for one in read.listed(DEPLOYMENTS) if one.name in _LOST]
+    for one in deployed:
+        if not one.status.ready_replicas:
+            kubectl = f"kubectl --context {read.context} -n {SYSTEM_NAMESPACE}"
+            again = "rollout restart" if one.spec.replicas else "scale --replicas=1"
+            why = "none is ready" if one.spec.replicas else "it is scaled to none"
+            yield Finding(
+                read.context,
+                f"{one.name} has no ready pod, {why}: {_LOST[one.name]}",
+                f"{kubectl} {again} deployment/{one.name}",
+                "DnsDown",
+                Ref("Deployment", one.name, SYSTEM_NAMESPACE),
+                pasteable=True,
+                advice=f"if its pods do not become ready, they say why: `{kubectl} describe pods "
+                f"-l app.kubernetes.io/name={one.name}`",
+            )
+    if any(one.name == DNS for one in deployed):
+        yield from _unforwarded_zone(read)
+
+
+def _unforwarded_zone(read: ClusterRead) -> Iterator[Finding]:
+    """ZoneNotDelegated: the Corefile, if read, lacks our zone, or forwards it to another address.
+
+    Another one is neither of the Service hanse-dns nor of a node. None where the Service was not
+    read, or the zone has no server block of its own.
+    """
+    corefiles = [text for one in read.listed(COREFILE) for text in one.data.values()]
+    servers = _addresses(read)
+    problem = ""
+    if corefiles and not any(ZONE in text for text in corefiles):
+        problem = f"the cluster's DNS does not hand {ZONE} over"
+    elif servers:
+        asked = _forwarded(corefiles)
+        nodes = {a.address for node in read.objects(Node) for a in node.status.addresses}
+        if asked and not {*servers, *nodes} & {*asked}:
+            problem = (
+                f"the cluster's DNS hands {ZONE} over to {first_of(asked)}, and Service {DNS} has "
+                f"the address {first_of(servers)}"
+            )
+    if problem:
+        shown = f"kubectl --context {read.context} -n {SYSTEM_NAMESPACE} get service {DNS}"
+        where = "" if servers else f", with the address of `{shown}`"
+        yield Finding(
+            read.context,
+            problem,
+            f"let its Corefile have what `hanse dns corefile {' '.join(servers) or 'ADDRESS'}` "
+            f"prints{where}",
+            "ZoneNotDelegated",
+            Ref("ConfigMap", "coredns", "kube-system"),
+        )
+
+
+def _forwarded(corefiles: Iterable[str]) -> list[str]:
+    """The hosts, without ports, to which a server block of our zone forwards."""
+    found = (
+        one for text in corefiles for several in _FORWARDED.findall(text) for one in several.split()
+    )
+    return [
+        one[1:].partition("]")[0] if one.startswith("[") else one.partition(":")[0] for one in found
+    ]
+
+
+def _addresses(read: ClusterRead) -> list[str]:
+    """All addresses of the Service hanse-dns; none if there is none, or it was not read."""
+    for one in read.objects(Service):
+        if (one.namespace, one.name) == (SYSTEM_NAMESPACE, DNS):
+            spec, balancers = one.spec, one.status.load_balancer.ingress
+            plain = (*(spec.cluster_ips or (spec.cluster_ip,)), *spec.external_ips)
+            return [a for a in (*plain, *(each.ip for each in balancers)) if a not in ("", "None")]
+    return []
