@@ -268,6 +268,7 @@ async def test_a_settled_refusal_writes_nothing(sets: StatefulSetsScenario) -> N
     await sets.launch(5)
     await scenario.eventually(sets.has_conditions(Accepted="Refused", Ready="AllReady"))
 
+    await scenario.lengthen_leases()
     await scenario.settled()
     start = len(scenario.network.sent)
     await scenario.kill_agent("hamburg")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from hanse.model.facts import HolderState, LeaseLiveness, Role
+from hanse.model.facts import ClusterState, HolderState, LeaseLiveness, Phase, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet, ClusterSetSpec
@@ -21,6 +21,19 @@ _LATEST = datetime.max.replace(tzinfo=UTC)
 def broker_cluster(snapshot: Snapshot) -> ClusterId | None:
     """The first cluster of role broker; None where there is none, or this agent is leaving it."""
     return next(iter(snapshot.clusters(Role.BROKER)), None)
+
+
+def is_read(kind: type[Object], broker: ClusterId, snapshot: Snapshot) -> bool:
+    """Whether a kind is listed or not served at a broker, or the broker is unreachable."""
+    state = snapshot.fact(ClusterState, broker)
+    unreachable = state is not None and state.phase is Phase.UNREACHABLE
+    return unreachable or snapshot.listed_or_unserved(broker, kind)
+
+
+def are_leases_read(snapshot: Snapshot) -> bool:
+    """Whether the Leases of all brokers are read, where they are watched: who is alive is known."""
+    brokers = snapshot.clusters(Role.BROKER)
+    return all(is_read(Lease, one, snapshot) for one in brokers if snapshot.watches(one, Lease))
 
 
 def clusterset_spec(snapshot: Snapshot, broker: ClusterId | None) -> ClusterSetSpec:

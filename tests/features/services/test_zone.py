@@ -5,21 +5,25 @@ from collections import Counter
 import pytest
 
 from hanse.features.services.names import AFFINITY
+from hanse.features.services.zone import ServiceZone
 from hanse.model.dns.zones import View
-from hanse.model.facts import HolderState, LeaseLiveness, Phase
+from hanse.model.facts import HolderState, LeaseLiveness, Phase, Role
+from hanse.model.kinds.coordination import Lease
+from hanse.model.snapshot import Watch
 from tests.dns.builders import (
     NODATA,
     NXDOMAIN,
     WEB,
     ZONE,
     ZoneResolver,
+    ZoneWatcher,
     cluster_snapshot,
     endpoint_slice,
     imported,
     pod,
     rules,
 )
-from tests.support.builders import annotated
+from tests.support.builders import annotated, cluster, snapshot
 from tinykube.virtual_time import EPOCH
 
 LUBECK = View("lubeck", local="lubeck")
@@ -476,3 +480,16 @@ def test_the_zone_can_be_another() -> None:
 
     assert ask("web.shop.svc.hanse.example").records == ("10.2.0.1",)
     assert ask(WEB).code == "REFUSED"
+
+
+def test_nothing_is_answered_before_it_is_known_who_is_alive() -> None:
+    class Watcher(ZoneWatcher):
+        watches = (*ZoneWatcher.watches, Watch(Role.BROKER, Lease))
+
+    def is_synced(broker: Phase) -> bool:
+        clusters = [cluster("lubeck", Role.LOCAL), cluster("broker", Role.BROKER, phase=broker)]
+        return ServiceZone(LUBECK).synced(snapshot(Watcher(), "lubeck", clusters, {}))
+
+    assert is_synced(Phase.SYNCED)
+    assert not is_synced(Phase.CONNECTING)
+    assert is_synced(Phase.UNREACHABLE), "what stands is answered"

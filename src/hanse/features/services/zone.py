@@ -14,6 +14,7 @@ from hanse.features.services.backends import (
 )
 from hanse.features.services.names import AFFINITY, SERVICE_NAME
 from hanse.model.affinity import AffinityMode, parse_affinity
+from hanse.model.clusterset import are_leases_read
 from hanse.model.dns.names import child_name, wire_name
 from hanse.model.dns.records import (
     AAAA,
@@ -64,8 +65,11 @@ class ServiceZone:
         self.zones: tuple[bytes, ...] = (self._apex,)
 
     def synced(self, snapshot: Snapshot) -> bool:
-        """Whether ServiceImports and EndpointSlices are listed, or are not served."""
-        return all(
+        """Whether ServiceImports and EndpointSlices are listed, or are not served.
+
+        Also whether brokers' Leases are read: before that a dead cluster would be answered.
+        """
+        return are_leases_read(snapshot) and all(
             snapshot.listed_or_unserved(snapshot.local, kind)
             for kind in (ServiceImport, EndpointSlice)
         )

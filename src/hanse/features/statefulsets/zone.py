@@ -23,11 +23,17 @@ from hanse.features.statefulsets.zone_nodes import (
     replica_nodes,
     set_nodes,
 )
-from hanse.model.clusterset import is_broker_lost, lease_state, unanswered_clusters
+from hanse.model.clusterset import (
+    are_leases_read,
+    is_broker_lost,
+    is_read,
+    lease_state,
+    unanswered_clusters,
+)
 from hanse.model.dns.names import InvalidName, child_name, wire_name
 from hanse.model.dns.records import ZoneNode
 from hanse.model.dns.zones import View
-from hanse.model.facts import ClusterState, HolderState, LeaseLiveness, Phase, Role, is_recent
+from hanse.model.facts import HolderState, LeaseLiveness, Role, is_recent
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
@@ -93,9 +99,9 @@ class StatefulSetZone:
         )
 
     def synced(self, snapshot: Snapshot) -> bool:
-        """Whether each broker's shares and reports are listed or unserved, or it is unreachable."""
-        return all(
-            _is_synced(kind, broker, snapshot)
+        """Whether shares, reports and Leases of each broker are read, or it is unreachable."""
+        return are_leases_read(snapshot) and all(
+            is_read(kind, broker, snapshot)
             for broker in snapshot.clusters(Role.BROKER)
             for kind in (StatefulSetShares, StatefulSetPart)
         )
@@ -409,10 +415,3 @@ def _services_of_set(
     for part in snapshot.by(broker, PARTS_BY_SET, f"{namespace}/{name}"):
         if part.spec.names is not None:
             yield Key(SERVICE, part.spec.names.service, namespace)
-
-
-def _is_synced(kind: type[Object], broker: ClusterId, snapshot: Snapshot) -> bool:
-    """Whether a kind is listed or not served at the broker, or the broker is unreachable."""
-    state = snapshot.fact(ClusterState, broker)
-    unreachable = state is not None and state.phase is Phase.UNREACHABLE
-    return unreachable or snapshot.listed_or_unserved(broker, kind)
