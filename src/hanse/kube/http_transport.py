@@ -111,7 +111,7 @@ class HttpTransport:
                 answer = await pool.watches.request(**arguments, timeout=_client_timeout(None))
         except FAILURES as error:
             raise pool.failure(error, request.timeout) from None
-        stack.callback(_break_off, answer)
+        stack.callback(answer.close)
         return pool, answer
 
     def _pool_for(self, config: ClientConfig) -> ConnectionPool:
@@ -131,16 +131,6 @@ class HttpTransport:
             self._retired[task] = current
             task.add_done_callback(self._retired.pop)
         return self._pool
-
-
-def _break_off(answer: aiohttp.ClientResponse) -> None:
-    """Cut the connection of a watch, which has no end of its own.
-
-    The end of TLS would be awaited by nobody, and outlive the loop of a command.
-    """
-    if answer.connection is not None and answer.connection.transport is not None:
-        answer.connection.transport.abort()
-    answer.close()
 
 
 @cache

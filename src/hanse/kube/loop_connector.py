@@ -4,9 +4,11 @@ import asyncio
 import os
 import socket
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
 
 _KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 """They detect a dead peer within a minute."""
@@ -19,6 +21,11 @@ class LoopConnector(aiohttp.TCPConnector):
     uvloop, aborts the whole process if one that it is about to poll was closed meanwhile, as
     happens where servers die and many requests are repeated.
     """
+
+    def __init__(self, **options: Any) -> None:
+        """The options are those of `TCPConnector`; nothing connects yet."""
+        super().__init__(**options)
+        self._factory = partial(_Connection, loop=self._loop)  # type: ignore[assignment]  # invariant
 
     async def _wrap_create_connection(
         self, *args: Any, addr_infos: list[Any], **kwargs: Any
@@ -37,15 +44,32 @@ class LoopConnector(aiohttp.TCPConnector):
         return await self._connect(last, *args, **kwargs)
 
     async def _connect(
-        self, address: Any, *args: Any, **kwargs: Any
+        self, address: Any, factory: Any, **kwargs: Any
     ) -> tuple[asyncio.Transport, Any]:
         """Connect to one address by the loop's own sockets, with TCP keepalive."""
         family, _, _, _, (host, port, *_) = address
-        transport, protocol = await self._wrap_existing_connection(
-            *args, host=host, port=port, family=family, **kwargs
-        )
+        connection: ResponseHandler = factory()
+        try:
+            transport, protocol = await self._wrap_existing_connection(
+                lambda: connection, host=host, port=port, family=family, **kwargs
+            )
+        except BaseException:
+            connection.abort()  # one that stands just now is only closed by the loop
+            raise
         _keep_alive(transport)
         return transport, protocol
+
+
+class _Connection(ResponseHandler):
+    """A connection that is cut when it is closed.
+
+    The end of TLS would be awaited by nobody: it outlives the loop of a command, and where the
+    server is silent, it keeps the socket open for half a minute.
+    """
+
+    def close(self) -> None:
+        """Cut the connection."""
+        self.abort()
 
 
 def _keep_alive(transport: asyncio.Transport) -> None:
