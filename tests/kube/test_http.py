@@ -7,7 +7,7 @@ import os
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -188,8 +188,22 @@ async def test_an_insecure_endpoint_is_not_verified() -> None:
     stranger = CertificateAuthority.create("stranger").server("server")
     async with serving(echo, server_context(stranger)) as url:
         http = HttpTransport(StaticCredentials(ClientConfig(ServerEndpoint(url, insecure=True))))
-        assert (await http.send(Request("GET", "/"))).status == 200
+        response = await http.send(Request("GET", "/"))
         await http.close()
+
+    assert (response.status, response.certificate) == (200, None)
+
+
+async def test_a_response_says_how_long_the_certificate_of_its_server_is_valid() -> None:
+    issued = datetime.now(UTC).replace(microsecond=0) - timedelta(days=362)
+    ending = server_context(AUTHORITY.server("server", now=issued))
+
+    async with connected(echo, tls=ending) as http:
+        response = await http.send(Request("GET", "/"))
+
+    assert response.certificate is not None
+    assert response.certificate.not_before < issued
+    assert response.certificate.not_after == issued + timedelta(days=365)
 
 
 async def test_a_client_certificate_is_presented() -> None:

@@ -32,7 +32,7 @@ from hanse.kube.client_config import Identity
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import BadCredentials
 from hanse.kube.optional_reads import list_or_empty
-from hanse.kube.transport import Request, Response
+from hanse.kube.transport import Request, Response, Validity
 from hanse.model.agent_manifests import granted_features
 from hanse.model.crds import is_of_newer_release
 from hanse.model.facts import SLOW_ANSWER, Role
@@ -159,6 +159,8 @@ class ClusterInventory(Struct, frozen=True):
     is_broker: bool = False
     expires: datetime | None = None
     """When the credentials that we used expire, if they say so."""
+    certificate: Validity | None = None
+    """Of its API server; None if it was not verified."""
     denied: tuple[Permission, ...] = ()
     features: tuple[str, ...] = FEATURES
     """What the agent has rights for; all where its account does not say."""
@@ -251,6 +253,7 @@ def describe_cluster(read: ClusterRead, access: AccessAnswer) -> ClusterInventor
         membership=membership(read.objects(Federation), read.objects(ClusterClaim)),
         is_broker=read.is_broker,
         expires=access.expires,
+        certificate=answer.response.certificate,
         denied=access.denied,
         features=access.features,
     )

@@ -3,12 +3,16 @@
 import asyncio
 import os
 import socket
+import ssl
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
+
+from hanse.kube.transport import Validity
 
 _KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 """They detect a dead peer within a minute."""
@@ -26,6 +30,14 @@ class LoopConnector(aiohttp.TCPConnector):
         """The options are those of `TCPConnector`; nothing connects yet."""
         super().__init__(**options)
         self._factory = partial(_Connection, loop=self._loop)  # type: ignore[assignment]  # invariant
+        self.certificate: Validity | None = None
+        """Of the server that was connected last; None before, without TLS, or not verified."""
+
+    async def _create_connection(self, *args: Any, **kwargs: Any) -> ResponseHandler:
+        """Connect, through a proxy if there is one, and keep the validity of the certificate."""
+        connection = await super()._create_connection(*args, **kwargs)
+        self.certificate = _certificate_of(connection)
+        return connection
 
     async def _wrap_create_connection(
         self, *args: Any, addr_infos: list[Any], **kwargs: Any
@@ -70,6 +82,16 @@ class _Connection(ResponseHandler):
     def close(self) -> None:
         """Cut the connection."""
         self.abort()
+
+
+def _certificate_of(connection: ResponseHandler) -> Validity | None:
+    """The validity of the server's certificate; None without TLS, or if it was not verified."""
+    transport = connection.transport
+    found = transport.get_extra_info("peercert") if transport is not None else None
+    if not found:
+        return None
+    begins, ends = (ssl.cert_time_to_seconds(found[name]) for name in ("notBefore", "notAfter"))
+    return Validity(datetime.fromtimestamp(begins, UTC), datetime.fromtimestamp(ends, UTC))
 
 
 def _keep_alive(transport: asyncio.Transport) -> None:
