@@ -11,13 +11,16 @@ from msgspec.structs import replace
 
 from hanse.cli.clusters import ClusterAccess, ReadFailure
 from hanse.cli.doctor.clusters import CheckContext, check_clusters
+from hanse.cli.fleet import ClusterRead
 from hanse.cli.inventory import (
     ClusterInventory,
     NodeCounts,
     UnreadCluster,
     agent_lease_at,
     credentials_expiry,
+    read_access,
     read_inventories,
+    read_version,
     unread_cluster,
 )
 from hanse.cli.permissions import Permission
@@ -172,3 +175,21 @@ def test_a_certificate_is_asked_when_it_ends() -> None:
 
     assert credentials_expiry(identity) == now + timedelta(days=365)
     assert credentials_expiry(Identity(certificate=b"no certificate")) is None
+
+
+@pytest.mark.parametrize(
+    ("renewed_at", "expires"),
+    [pytest.param(None, END, id="of a kubeconfig"), pytest.param(END, None, id="of a plugin")],
+)
+async def test_credentials_that_a_plugin_renews_do_not_end(
+    rome: EmbeddedCluster, renewed_at: datetime | None, expires: datetime | None
+) -> None:
+    identity = Identity(token=_token({"exp": END.timestamp()}))
+    config = replace(rome.context.access, identity=identity, expires=renewed_at)
+    client = Client(rome.connect())
+
+    access = await read_access(
+        _access(config), client, (), await read_version(client), ClusterRead("rome")
+    )
+
+    assert access.expires == expires

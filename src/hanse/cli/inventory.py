@@ -158,7 +158,7 @@ class ClusterInventory(Struct, frozen=True):
     membership: MembershipState | None = None
     is_broker: bool = False
     expires: datetime | None = None
-    """When the credentials that we used expire, if they say so."""
+    """When the credentials that we used expire, if they say so and no plugin renews them."""
     certificate: Validity | None = None
     """Of its API server; None if it was not verified."""
     denied: tuple[Permission, ...] = ()
@@ -213,7 +213,8 @@ async def read_access(
 ) -> AccessAnswer:
     """Ask which `permissions` we are denied and, if some are given, what the agent is denied.
 
-    Also tells when our credentials expire, and the agent's features by its account.
+    Also tells when our credentials expire, unless a plugin renews them, and the agent's features
+    by its account.
     """
     access = await cluster.credentials.config()
     account = next(iter(read.listed(ACCOUNT)), None)
@@ -224,7 +225,7 @@ async def read_access(
     denied, agent_denied = await asyncio.gather(
         denied_permissions(client, permissions), denied_to_agent(client, needed)
     )
-    expires = credentials_expiry(access.identity)
+    expires = credentials_expiry(access.identity) if access.expires is None else None
     return AccessAnswer(access.endpoint.url, answer, expires, denied, agent_denied, features)
 
 
