@@ -18,6 +18,7 @@ from hanse.cli.inventory import (
     service_inventory,
 )
 from hanse.cli.permissions import Permission
+from hanse.kube.transport import Validity
 from hanse.model.crds import crds
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.runtime.compare import contains
@@ -39,6 +40,11 @@ HEALTHY = ClusterInventory(
 
 def _inventory(**changes: Any) -> ClusterInventory:
     return replace(HEALTHY, **changes)
+
+
+def _ending(lifetime: timedelta, remaining: timedelta) -> ClusterInventory:
+    end = NOW + remaining
+    return _inventory(certificate=Validity(end - lifetime, end))
 
 
 def _without(name: str) -> dict[str, msgspec.Raw]:
@@ -75,6 +81,14 @@ def test_kinds_of_features_that_are_off_are_not_missed() -> None:
             "log in anew as your cluster's provider says, or: kubectl config set-credentials "
             "of the user of context lubeck",
             id="credentials that end soon",
+        ),
+        pytest.param(
+            _ending(timedelta(days=365), timedelta(days=3, hours=1)),
+            "the certificate of its API server ends in 3 days, on 2026-07-04 13:00 UTC: nobody "
+            "reaches it after that",
+            "renew it, or ask your provider; of kubeadm's: `kubeadm certs renew all` on each "
+            "control plane node, after which kube-apiserver is started anew there",
+            id="a certificate that ends soon",
         ),
         pytest.param(
             _inventory(version="v1.29.3"),
@@ -121,6 +135,23 @@ def test_each_trouble_is_found_with_its_remedy(
 ) -> None:
     (found,) = check_clusters([inventory], KNOWN)
     assert (found.cluster, found.problem, found.remedy) == ("lubeck", problem, remedy)
+
+
+@pytest.mark.parametrize(
+    ("lifetime", "remaining", "is_told"),
+    [
+        pytest.param(timedelta(days=365), timedelta(days=8), False, id="more than a week"),
+        pytest.param(timedelta(days=365), timedelta(days=6), True, id="a week"),
+        pytest.param(timedelta(days=8), timedelta(days=3), False, id="renewed every few days"),
+        pytest.param(timedelta(days=8), timedelta(days=1), True, id="not renewed after days"),
+    ],
+)
+def test_a_certificate_that_is_renewed_in_time_is_no_trouble(
+    lifetime: timedelta, remaining: timedelta, is_told: bool
+) -> None:
+    found = check_clusters([_ending(lifetime, remaining)], KNOWN)
+
+    assert [one.code for one in found] == ["CertificateExpiring"] * is_told
 
 
 def test_a_small_skew_is_no_trouble() -> None:

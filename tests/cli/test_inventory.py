@@ -10,19 +10,24 @@ import pytest
 from msgspec.structs import replace
 
 from hanse.cli.clusters import ClusterAccess, ReadFailure
+from hanse.cli.doctor.clusters import CheckContext, check_clusters
+from hanse.cli.fleet import ClusterRead
 from hanse.cli.inventory import (
     ClusterInventory,
     NodeCounts,
     UnreadCluster,
     agent_lease_at,
     credentials_expiry,
+    read_access,
     read_inventories,
+    read_version,
     unread_cluster,
 )
 from hanse.cli.permissions import Permission
 from hanse.kube.certificates import CertificateAuthority
 from hanse.kube.client import Client
 from hanse.kube.client_config import ClientConfig, Identity, StaticCredentials
+from hanse.kube.server_tls import replace_certificate
 from hanse.local.up.embedded import EmbeddedCluster, embedded_clusters
 from hanse.local.up.folder import Folder
 from hanse.local.up.topology import plan_members
@@ -67,6 +72,20 @@ async def test_an_empty_cluster_is_seen_as_it_is(rome: EmbeddedCluster) -> None:
     assert inventory.definitions == {}
     assert inventory.denied == ()
     assert not inventory.is_broker
+
+
+async def test_a_certificate_that_ends_in_three_days_is_found_by_connecting(
+    rome: EmbeddedCluster,
+) -> None:
+    issued = datetime.now(UTC).replace(microsecond=0) - timedelta(days=362, minutes=-1)
+    replace_certificate(rome._tls, rome._authority.server("rome", now=issued))
+
+    inventories = await read_inventories([_access(rome.context.access)])
+
+    found = check_clusters(inventories, CheckContext(datetime.now(UTC), ()))
+    assert [(one.cluster, one.code) for one in found] == [("rome", "CertificateExpiring")]
+    end = issued + timedelta(days=365)
+    assert f"ends in 3 days, on {end:%Y-%m-%d %H:%M} UTC" in found[0].problem
 
 
 @pytest.mark.parametrize(
@@ -156,3 +175,21 @@ def test_a_certificate_is_asked_when_it_ends() -> None:
 
     assert credentials_expiry(identity) == now + timedelta(days=365)
     assert credentials_expiry(Identity(certificate=b"no certificate")) is None
+
+
+@pytest.mark.parametrize(
+    ("renewed_at", "expires"),
+    [pytest.param(None, END, id="of a kubeconfig"), pytest.param(END, None, id="of a plugin")],
+)
+async def test_credentials_that_a_plugin_renews_do_not_end(
+    rome: EmbeddedCluster, renewed_at: datetime | None, expires: datetime | None
+) -> None:
+    identity = Identity(token=_token({"exp": END.timestamp()}))
+    config = replace(rome.context.access, identity=identity, expires=renewed_at)
+    client = Client(rome.connect())
+
+    access = await read_access(
+        _access(config), client, (), await read_version(client), ClusterRead("rome")
+    )
+
+    assert access.expires == expires

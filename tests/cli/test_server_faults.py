@@ -69,7 +69,7 @@ def agent(
 
 
 @contextmanager
-def aged(server: str, tls: ssl.SSLContext | None = None) -> Iterator[str]:
+def aged(server: str, tls: ssl.SSLContext) -> Iterator[str]:
     """An API server in front of another one: of an old version, and with another time."""
     unverified = ssl._create_unverified_context()
 
@@ -104,14 +104,13 @@ def aged(server: str, tls: ssl.SSLContext | None = None) -> Iterator[str]:
             """Nothing: a test prints what it fails with."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as proxy:
-        if tls is not None:
-            proxy.socket = tls.wrap_socket(
-                proxy.socket, server_side=True, do_handshake_on_connect=False
-            )
+        proxy.socket = tls.wrap_socket(
+            proxy.socket, server_side=True, do_handshake_on_connect=False
+        )
         thread = Thread(target=proxy.serve_forever)
         thread.start()
         try:
-            yield f"{'http' if tls is None else 'https'}://127.0.0.1:{proxy.server_port}"
+            yield f"https://127.0.0.1:{proxy.server_port}"
         finally:
             proxy.shutdown()
             thread.join()
@@ -184,15 +183,12 @@ def test_an_expired_certificate_of_a_server_is_told_with_whom_to_ask(
     authority = CertificateAuthority.create("renewed")
     expired = authority.server("bergen", now=datetime.now(UTC) - timedelta(days=366))
     (tmp_path / "ca.crt").write_bytes(authority.certificate)
-    (tmp_path / "before").write_bytes(fleet.kubeconfig.read_bytes())
-    named = "jsonpath={.clusters[?(@.name=='bergen')].cluster.server}"
-    server = faces.shell(f'kubectl config view -o "{named}"')
+    server = _served(faces, tmp_path, fleet)
 
     with aged(server, server_context(expired)) as old:
         certificate = Fault(
             "CertificateUntrusted Cluster bergen",
-            f"kubectl config set-cluster bergen --server {old} "
-            "--certificate-authority ca.crt --embed-certs",
+            _moved_to(old),
             unseen_by=OBSERVERS,
             asked='cat before >"$KUBECONFIG"',
         )
@@ -229,19 +225,40 @@ def test_expired_credentials_are_told_with_when_they_expired(
     nothing_is_wrong(faces)
 
 
-def test_a_wrong_clock_and_an_old_version_are_told_with_whom_to_ask(
+def test_a_wrong_clock_an_old_version_and_a_certificate_that_ends_are_told_with_whom_to_ask(
     fleet: RunningFederation, tmp_path: Path
 ) -> None:
     faces = Faces(fleet, tmp_path)
-    named = "jsonpath={.clusters[?(@.name=='bergen')].cluster.server}"
-    server = faces.shell(f'kubectl config view -o "{named}"')
+    server = _served(faces, tmp_path, fleet)
+    authority = CertificateAuthority.create("bergen")
+    ending = authority.server("bergen", now=datetime.now(UTC) - timedelta(days=362))
+    (tmp_path / "ca.crt").write_bytes(authority.certificate)
 
-    with aged(server) as old:
+    with aged(server, server_context(ending)) as old:
         clock = Fault(
             "ClockSkew APIServer bergen",
-            f"kubectl config set-cluster bergen --server {old}",
+            _moved_to(old),
             unseen_by=OBSERVERS,
-            asked=f"kubectl config set-cluster bergen --server {server}",
+            asked='cat before >"$KUBECONFIG"',
         )
-        version = Fault("VersionUnsupported APIServer bergen", ":", unseen_by=OBSERVERS, asked=":")
-        play(faces, (clock, version))
+        others = ("VersionUnsupported", "CertificateExpiring")
+        told_too = (
+            Fault(f"{code} APIServer bergen", ":", unseen_by=OBSERVERS, asked=":")
+            for code in others
+        )
+        play(faces, (clock, *told_too))
+
+
+def _moved_to(server: str) -> str:
+    """The command by which the kubeconfig has another server for bergen, of authority `ca.crt`."""
+    return (
+        f"kubectl config set-cluster bergen --server {server} "
+        "--certificate-authority ca.crt --embed-certs"
+    )
+
+
+def _served(faces: Faces, home: Path, fleet: RunningFederation) -> str:
+    """The server of bergen by the kubeconfig, which is kept in the file `before`."""
+    (home / "before").write_bytes(fleet.kubeconfig.read_bytes())
+    named = "jsonpath={.clusters[?(@.name=='bergen')].cluster.server}"
+    return faces.shell(f'kubectl config view -o "{named}"')

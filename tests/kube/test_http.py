@@ -3,13 +3,16 @@
 import asyncio
 import gc
 import gzip
+import os
 import socket
 import ssl
-from datetime import timedelta
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from aiohttp import web
+from aiohttp.client_proto import ResponseHandler
 
 from hanse.kube.certificates import CertificateAuthority
 from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, StaticCredentials
@@ -185,8 +188,22 @@ async def test_an_insecure_endpoint_is_not_verified() -> None:
     stranger = CertificateAuthority.create("stranger").server("server")
     async with serving(echo, server_context(stranger)) as url:
         http = HttpTransport(StaticCredentials(ClientConfig(ServerEndpoint(url, insecure=True))))
-        assert (await http.send(Request("GET", "/"))).status == 200
+        response = await http.send(Request("GET", "/"))
         await http.close()
+
+    assert (response.status, response.certificate) == (200, None)
+
+
+async def test_a_response_says_how_long_the_certificate_of_its_server_is_valid() -> None:
+    issued = datetime.now(UTC).replace(microsecond=0) - timedelta(days=362)
+    ending = server_context(AUTHORITY.server("server", now=issued))
+
+    async with connected(echo, tls=ending) as http:
+        response = await http.send(Request("GET", "/"))
+
+    assert response.certificate is not None
+    assert response.certificate.not_before < issued
+    assert response.certificate.not_after == issued + timedelta(days=365)
 
 
 async def test_a_client_certificate_is_presented() -> None:
@@ -327,3 +344,84 @@ async def test_closing_that_was_cut_short_can_be_done_again() -> None:
 
     del http
     gc.collect()  # what was left open would say so now
+
+
+BOTH_LOOPS = pytest.mark.parametrize(
+    "anyio_backend", [("asyncio", {}), ("asyncio", {"use_uvloop": True})], ids=["plain", "uvloop"]
+)
+
+
+def _ends(listener: socket.socket, asked: Callable[[], object] = lambda: None) -> bool:
+    """Whether a connection ends, by a server that shakes hands and answers nothing after that.
+
+    `asked` is called once a request has arrived.
+    """
+    tls = server_context(SERVER)
+    plain, _ = listener.accept()
+    with (
+        tls.wrap_socket(plain, server_side=True) as accepted,
+        socket.socket(fileno=os.dup(accepted.fileno())) as received,
+    ):
+        received.settimeout(3)
+        try:
+            while received.recv(1 << 16):
+                asked()
+        except TimeoutError:
+            return False
+        except ConnectionResetError:
+            pass
+    return True
+
+
+def _client_of(listener: socket.socket) -> HttpTransport:
+    endpoint = ServerEndpoint(
+        f"https://127.0.0.1:{listener.getsockname()[1]}", AUTHORITY.certificate
+    )
+    return HttpTransport(StaticCredentials(ClientConfig(endpoint)))
+
+
+async def _watch(http: HttpTransport, request: Request) -> None:
+    async with http.stream(request):
+        pass
+
+
+@BOTH_LOOPS
+@pytest.mark.parametrize("ask", [HttpTransport.send, _watch], ids=["request", "watch"])
+async def test_a_connection_ends_with_a_request_that_is_cancelled(
+    anyio_backend: object, ask: Callable[[HttpTransport, Request], Awaitable[object]]
+) -> None:
+    """Its server does not end TLS either: sockets stayed open for half a minute."""
+    loop = asyncio.get_running_loop()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        http = _client_of(listener)
+        sent = asyncio.ensure_future(ask(http, Request("GET", "/")))
+
+        ends = await asyncio.to_thread(
+            _ends, listener, lambda: loop.call_soon_threadsafe(sent.cancel)
+        )
+
+        assert ends
+        await asyncio.wait({sent})
+        await http.close()
+
+
+@BOTH_LOOPS
+async def test_a_connection_ends_with_a_request_that_is_cancelled_as_it_is_made(
+    anyio_backend: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        http = _client_of(listener)
+        ends = asyncio.create_task(asyncio.to_thread(_ends, listener))
+        sent = asyncio.create_task(http.send(Request("GET", "/")))
+        made = ResponseHandler.connection_made
+
+        def cancelled(self: ResponseHandler, transport: asyncio.BaseTransport) -> None:
+            made(self, transport)
+            sent.cancel()
+
+        monkeypatch.setattr(ResponseHandler, "connection_made", cancelled)
+        await asyncio.wait({sent})
+
+        assert sent.cancelled()
+        assert await ends
+        await http.close()

@@ -6,10 +6,15 @@ from datetime import timedelta
 import pytest
 
 from hanse.model.facts import DeletionsHeld
+from hanse.model.held_deletions import reported_holds
+from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap
+from hanse.model.naming import AGENT
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Change, FactChange, Snapshot
+from hanse.runtime.leader_election import LeaderElections
 from tests.runtime.toy_world import SHOP, find_configmap, get_configmap, offer, toy_world
+from tests.support.faults import LinkFaults
 from tests.support.toy import HOME, Toy
 from tests.support.world import BROKER
 from tinykube.virtual_time import ON_VIRTUAL_TIME
@@ -130,6 +135,36 @@ async def test_rule_13_mass_disappearance_is_held_until_a_second_list_agrees(
                 told.setdefault(vars(record)["cluster"], []).append(record.message)
         held_and_confirmed = ["deletions held: too much vanished at once", "deletions go on"]
         assert told == {BROKER: held_and_confirmed, "lubeck": held_and_confirmed}
+
+
+async def test_rule_13_the_lease_of_an_agent_says_what_it_holds_while_it_does() -> None:
+    async with toy_world("lubeck") as world:
+        home = world.client("lubeck")
+        for number in range(80):
+            await home.create(offer(f"bread-{number}", price="3"))
+        await world.settle()
+        informers = world.agents["lubeck"].reconciler.informers
+        elections = LeaderElections(informers, "lubeck_1", clock=world.clock, random=world.random)
+        async with elections.running():
+            elections.contend_among_replicas(home, SHOP, lambda _: None)
+            await asyncio.sleep(10)
+
+            world.network.cut("lubeck", "lubeck")
+            await asyncio.sleep(10)
+            for number in range(80):
+                await home.delete(ConfigMap, f"bread-{number}", SHOP)
+            world.clusters["lubeck"].storage.compact()
+            # The list that is to agree takes its time.
+            world.network.link("lubeck", BROKER).faults = LinkFaults(delay=timedelta(seconds=20))
+            world.network.heal("lubeck", "lubeck")
+            await asyncio.sleep(20)
+            held = reported_holds(await home.read(Lease, AGENT, SHOP))
+            world.network.heal_all()
+            await world.settle()
+            after = reported_holds(await home.read(Lease, AGENT, SHOP))
+
+        assert held == (DeletionsHeld(BROKER, "toy"),)
+        assert after == ()
 
 
 async def test_rule_13_deletions_seen_on_a_live_watch_are_no_surprise() -> None:

@@ -32,7 +32,7 @@ from hanse.kube.client_config import Identity
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import BadCredentials
 from hanse.kube.optional_reads import list_or_empty
-from hanse.kube.transport import Request, Response
+from hanse.kube.transport import Request, Response, Validity
 from hanse.model.agent_manifests import granted_features
 from hanse.model.crds import is_of_newer_release
 from hanse.model.facts import SLOW_ANSWER, Role
@@ -158,7 +158,9 @@ class ClusterInventory(Struct, frozen=True):
     membership: MembershipState | None = None
     is_broker: bool = False
     expires: datetime | None = None
-    """When the credentials that we used expire, if they say so."""
+    """When the credentials that we used expire, if they say so and no plugin renews them."""
+    certificate: Validity | None = None
+    """Of its API server; None if it was not verified."""
     denied: tuple[Permission, ...] = ()
     features: tuple[str, ...] = FEATURES
     """What the agent has rights for; all where its account does not say."""
@@ -211,7 +213,8 @@ async def read_access(
 ) -> AccessAnswer:
     """Ask which `permissions` we are denied and, if some are given, what the agent is denied.
 
-    Also tells when our credentials expire, and the agent's features by its account.
+    Also tells when our credentials expire, unless a plugin renews them, and the agent's features
+    by its account.
     """
     access = await cluster.credentials.config()
     account = next(iter(read.listed(ACCOUNT)), None)
@@ -222,7 +225,7 @@ async def read_access(
     denied, agent_denied = await asyncio.gather(
         denied_permissions(client, permissions), denied_to_agent(client, needed)
     )
-    expires = credentials_expiry(access.identity)
+    expires = credentials_expiry(access.identity) if access.expires is None else None
     return AccessAnswer(access.endpoint.url, answer, expires, denied, agent_denied, features)
 
 
@@ -251,6 +254,7 @@ def describe_cluster(read: ClusterRead, access: AccessAnswer) -> ClusterInventor
         membership=membership(read.objects(Federation), read.objects(ClusterClaim)),
         is_broker=read.is_broker,
         expires=access.expires,
+        certificate=answer.response.certificate,
         denied=access.denied,
         features=access.features,
     )

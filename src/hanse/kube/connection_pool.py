@@ -17,7 +17,7 @@ from yarl import URL
 from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint
 from hanse.kube.errors import BadCredentials, Unanswered, Unreachable, Untrusted
 from hanse.kube.loop_connector import LoopConnector
-from hanse.kube.transport import Request
+from hanse.kube.transport import Request, Validity
 from hanse.model.addresses import is_loopback_host
 
 KEEPALIVE = timedelta(seconds=55)
@@ -48,8 +48,9 @@ class ConnectionPool:
         self._idle.set()
         self._active = 0
         tls = tls_context(config.endpoint, config.identity) if self._url[:5] == "https" else True
-        self.requests = _new_session(tls)
-        self.watches = _new_session(tls)
+        self._connector = _new_connector(tls)
+        self.requests = _new_session(self._connector)
+        self.watches = _new_session(_new_connector(tls))
 
     def fits(self, config: ClientConfig) -> bool:
         """Whether a configuration has its endpoint and client certificate; the token may differ."""
@@ -58,6 +59,11 @@ class ConnectionPool:
             other.certificate,
             other.key,
         )
+
+    @property
+    def certificate(self) -> Validity | None:
+        """Of the server to which a request was connected last; None if it was not verified."""
+        return self._connector.certificate
 
     def enter(self) -> None:
         """Count a user, which keeps the pool open after `retire`."""
@@ -158,9 +164,13 @@ def _os_error_message(error: OSError) -> str:
     return os.strerror(number).lower() if number > 0 else error.strerror or "refused"
 
 
-def _new_session(tls: Any) -> aiohttp.ClientSession:
-    """A session without cookies or a limit of connections, which stay open for KEEPALIVE."""
-    connector = LoopConnector(ssl=tls, limit=0, keepalive_timeout=KEEPALIVE.total_seconds())
+def _new_connector(tls: Any) -> LoopConnector:
+    """A connector without a limit of connections, which stay open for KEEPALIVE."""
+    return LoopConnector(ssl=tls, limit=0, keepalive_timeout=KEEPALIVE.total_seconds())
+
+
+def _new_session(connector: LoopConnector) -> aiohttp.ClientSession:
+    """A session without cookies."""
     return aiohttp.ClientSession(
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),

@@ -59,7 +59,7 @@ class HttpTransport:
                     pool, answer = await self._open(refreshed, request, stack)
             if answer.status != 200:
                 try:
-                    response = await _read_response(answer)
+                    response = await _read_response(answer, pool)
                 except FAILURES as error:
                     raise pool.failure(error, request.timeout) from None
                 raise error_from_response(response)
@@ -89,7 +89,7 @@ class HttpTransport:
             async with pool.requests.request(
                 **arguments, timeout=_client_timeout(request.timeout)
             ) as answer:
-                return await _read_response(answer)
+                return await _read_response(answer, pool)
         except FAILURES as error:
             raise pool.failure(error, request.timeout) from None
         finally:
@@ -111,7 +111,7 @@ class HttpTransport:
                 answer = await pool.watches.request(**arguments, timeout=_client_timeout(None))
         except FAILURES as error:
             raise pool.failure(error, request.timeout) from None
-        stack.callback(_break_off, answer)
+        stack.callback(answer.close)
         return pool, answer
 
     def _pool_for(self, config: ClientConfig) -> ConnectionPool:
@@ -133,16 +133,6 @@ class HttpTransport:
         return self._pool
 
 
-def _break_off(answer: aiohttp.ClientResponse) -> None:
-    """Cut the connection of a watch, which has no end of its own.
-
-    The end of TLS would be awaited by nobody, and outlive the loop of a command.
-    """
-    if answer.connection is not None and answer.connection.transport is not None:
-        answer.connection.transport.abort()
-    answer.close()
-
-
 @cache
 def _client_timeout(total: timedelta | None) -> aiohttp.ClientTimeout:
     """The time limit of a whole request, none if `total` is None.
@@ -156,13 +146,13 @@ def _client_timeout(total: timedelta | None) -> aiohttp.ClientTimeout:
     )
 
 
-async def _read_response(answer: aiohttp.ClientResponse) -> Response:
+async def _read_response(answer: aiohttp.ClientResponse, pool: ConnectionPool) -> Response:
     """Read the whole response; a redirect is raised as Unreachable."""
     body = await answer.read()
     if 300 <= answer.status < 400:
         raise Unreachable(f"{answer.url.authority} redirects, as API servers do not")
     headers = {name.lower(): value for name, value in answer.headers.items()}
-    return Response(answer.status, body, headers)
+    return Response(answer.status, body, headers, pool.certificate)
 
 
 async def _read_chunks(

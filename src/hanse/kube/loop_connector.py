@@ -3,10 +3,16 @@
 import asyncio
 import os
 import socket
+import ssl
 from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
+
+from hanse.kube.transport import Validity
 
 _KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 """They detect a dead peer within a minute."""
@@ -19,6 +25,19 @@ class LoopConnector(aiohttp.TCPConnector):
     uvloop, aborts the whole process if one that it is about to poll was closed meanwhile, as
     happens where servers die and many requests are repeated.
     """
+
+    def __init__(self, **options: Any) -> None:
+        """The options are those of `TCPConnector`; nothing connects yet."""
+        super().__init__(**options)
+        self._factory = partial(_Connection, loop=self._loop)  # type: ignore[assignment]  # invariant
+        self.certificate: Validity | None = None
+        """Of the server that was connected last; None before, without TLS, or not verified."""
+
+    async def _create_connection(self, *args: Any, **kwargs: Any) -> ResponseHandler:
+        """Connect, through a proxy if there is one, and keep the validity of the certificate."""
+        connection = await super()._create_connection(*args, **kwargs)
+        self.certificate = _certificate_of(connection)
+        return connection
 
     async def _wrap_create_connection(
         self, *args: Any, addr_infos: list[Any], **kwargs: Any
@@ -37,15 +56,42 @@ class LoopConnector(aiohttp.TCPConnector):
         return await self._connect(last, *args, **kwargs)
 
     async def _connect(
-        self, address: Any, *args: Any, **kwargs: Any
+        self, address: Any, factory: Any, **kwargs: Any
     ) -> tuple[asyncio.Transport, Any]:
         """Connect to one address by the loop's own sockets, with TCP keepalive."""
         family, _, _, _, (host, port, *_) = address
-        transport, protocol = await self._wrap_existing_connection(
-            *args, host=host, port=port, family=family, **kwargs
-        )
+        connection: ResponseHandler = factory()
+        try:
+            transport, protocol = await self._wrap_existing_connection(
+                lambda: connection, host=host, port=port, family=family, **kwargs
+            )
+        except BaseException:
+            connection.abort()  # one that stands just now is only closed by the loop
+            raise
         _keep_alive(transport)
         return transport, protocol
+
+
+class _Connection(ResponseHandler):
+    """A connection that is cut when it is closed.
+
+    The end of TLS would be awaited by nobody: it outlives the loop of a command, and where the
+    server is silent, it keeps the socket open for half a minute.
+    """
+
+    def close(self) -> None:
+        """Cut the connection."""
+        self.abort()
+
+
+def _certificate_of(connection: ResponseHandler) -> Validity | None:
+    """The validity of the server's certificate; None without TLS, or if it was not verified."""
+    transport = connection.transport
+    found = transport.get_extra_info("peercert") if transport is not None else None
+    if not found:
+        return None
+    begins, ends = (ssl.cert_time_to_seconds(found[name]) for name in ("notBefore", "notAfter"))
+    return Validity(datetime.fromtimestamp(begins, UTC), datetime.fromtimestamp(ends, UTC))
 
 
 def _keep_alive(transport: asyncio.Transport) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Protocol
 from urllib.parse import urlencode
 
@@ -31,12 +31,21 @@ class Request(Struct, frozen=True):
         return f"{self.path}?{urlencode(self.query)}" if self.query else self.path
 
 
+class Validity(Struct, frozen=True):
+    """The time in which a certificate is valid."""
+
+    not_before: datetime
+    not_after: datetime
+
+
 class Response(Struct, frozen=True):
     """A complete response: any status, the raw body, header names in lower case."""
 
     status: int
     body: bytes = b""
     headers: dict[str, str] = {}
+    certificate: Validity | None = None
+    """Of the server, by the last connection to it; None if it was not verified."""
 
 
 class Transport(Protocol):

@@ -38,6 +38,13 @@ CODES: dict[str, CodeExplanation] = {
         "authority that the kubeconfig, or its agent, has for it; nothing is known of the cluster.",
         "The certificate is trusted.",
     ),
+    "CertificateExpiring": _code(
+        "The certificate of a cluster's API server ends within a week, or, of one that lives for "
+        "less than four weeks, three quarters of its time are over: agents and people do not reach "
+        "the cluster after that. Agents do not look at it, so that metrics and Events do not have "
+        "it: `hanse doctor`, `hanse status` and the console do.",
+        "New connections get a certificate that lives longer.",
+    ),
     "BrokerLost": _code(
         "The broker does not answer. What clusters share stays as it is; nothing new is shared.",
         "The broker answers again.",

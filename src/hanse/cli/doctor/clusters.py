@@ -99,6 +99,28 @@ def _old_credentials(cluster: ClusterInventory, context: CheckContext) -> Iterat
         )
 
 
+def _ending_certificate(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:
+    """CertificateExpiring: that of the API server ends within `EXPIRY_WARNING`.
+
+    Of one that lives for less than four times as long, three quarters of its time are over: such
+    are renewed by programs.
+    """
+    found = cluster.certificate
+    if found is None:
+        return
+    remaining = found.not_after - context.now
+    if remaining < min(EXPIRY_WARNING, (found.not_after - found.not_before) / 4):
+        days = max(remaining.days, 0)
+        yield Finding(
+            cluster.name,
+            f"the certificate of its API server ends in {days} days, on "
+            f"{found.not_after:%Y-%m-%d %H:%M} UTC: nobody reaches it after that",
+            "renew it, or ask your provider; of kubeadm's: `kubeadm certs renew all` on each "
+            "control plane node, after which kube-apiserver is started anew there",
+            "CertificateExpiring",
+        )
+
+
 def unsupported_version(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
     """VersionUnsupported: Kubernetes is not 1.`OLDEST_MINOR` to 1.`NEWEST_MINOR`, or not known."""
     matched = _VERSION.match(cluster.version)
@@ -196,6 +218,7 @@ def denied_permissions(cluster: ClusterInventory, context: CheckContext) -> Iter
 
 _CHECKS: tuple[Callable[[ClusterInventory, CheckContext], Iterator[Finding]], ...] = (
     _old_credentials,
+    _ending_certificate,
     unsupported_version,
     wrong_clock,
     _definitions,
