@@ -63,9 +63,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "races(why): may fail with --latency, by a race that is known and not mended"
-    )
-    config.addinivalue_line(
         "markers",
         "needs(what): skipped on engines without it (rbac, vap, address-admission, scheduler)",
     )

@@ -42,9 +42,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             continue
         if engine == "kubernetes":
             item.add_marker(pytest.mark.real)
-        races = item.get_closest_marker("races")
-        if races is not None and config.getoption("--latency") is not None:
-            item.add_marker(pytest.mark.xfail(reason=races.args[0], strict=False))
         needs = frozenset(need for mark in item.iter_markers("needs") for need in mark.args)
         if lacking := missing(engine, needs):
             lacked = " and ".join(sorted(lacking))
