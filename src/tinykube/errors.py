@@ -250,9 +250,9 @@ def too_large(limit: int) -> StatusError:
     return StatusError(413, "RequestEntityTooLarge", message)
 
 
-def unprocessable(message: str = "") -> StatusError:
+def unprocessable() -> StatusError:
     """A 422 Invalid without causes to raise: the patch cannot be applied to the object."""
-    text = message or "the server rejected our request due to an error in our request"
+    text = "the server rejected our request due to an error in our request"
     return StatusError(422, "Invalid", text, {})
 
 

@@ -222,7 +222,7 @@ class Relay:
         return True
 
     def fail(self) -> None:
-        """Send SERVFAIL to the client."""
+        """Send SERVFAIL to the client; the owner closes the connection."""
         self._on_response(servfail_response(self._question.packet))
 
 

@@ -149,7 +149,7 @@ class Question(Struct, frozen=True):
 
 
 class EventRequest(Struct, frozen=True):
-    """A Kubernetes Event about an object, recorded only if the object is written too."""
+    """A Kubernetes Event about an object, recorded only if that, or another, is written too."""
 
     target: ClusterObjectRef
     reason: str

@@ -109,7 +109,10 @@ class TokenLifetime(Struct, frozen=True):
 
 
 def token_lifetime(token: str, now: datetime) -> TokenLifetime | None:
-    """The lifetime of a token; None if it never expires or is no ServiceAccount's JWT."""
+    """Whose token it is, and how long it was and is yet valid.
+
+    None if it does not say when it was issued or expires, or is no ServiceAccount's JWT.
+    """
     claims = parse_claims(token)
     if claims is None or claims.issued is None or claims.expires is None:
         return None

@@ -1,4 +1,4 @@
-"""Records Kubernetes Events: of plans only those about objects that were written, too."""
+"""Records Kubernetes Events: of plans only those with whose object something was written."""
 
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
@@ -33,7 +33,7 @@ class EventRecorder:
     async def record(
         self, requests: Iterable[EventRequest], reports: Iterable[WriteReport]
     ) -> None:
-        """Record the Events whose objects the reported writes have changed."""
+        """Record the Events whose object, or else the one they are recorded with, was written."""
         written = {report.target for report in reports if report.result == "Done"}
         for request in requests:
             if (request.recorded_with or request.target) in written:

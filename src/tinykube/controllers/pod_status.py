@@ -104,7 +104,7 @@ def terminated_status(pod: Object, at: PodContext) -> Object:
 def _simulated_state(pod: Object) -> State:
     """The state by a final phase, else the annotation sim.hanse.dev/phase, else Running.
 
-    Without the annotation, pods of Jobs succeed.
+    Without one of the values of the annotation, pods of Jobs succeed.
     """
     match status_of(pod).get("phase"):
         case "Failed":

@@ -207,9 +207,10 @@ def _other_controllers(preview: ClusterPreview) -> Iterator[CheckResult]:
 
 
 def _check_between(previews: Sequence[ClusterPreview], intended: Intended) -> Iterator[CheckResult]:
-    """Results between clusters that were read: ranges of those that run pods, clocks, the broker.
+    """Results between clusters that were read: ranges of those that run pods, clocks.
 
-    With two or more that run pods also `routes`, always unknown: only `hanse verify` tries them.
+    Also whether the broker's URL is a loopback address, to which no connection is tried, and with
+    two or more that run pods `routes`, always unknown: only `hanse verify` tries them.
     """
     read = [p for p in previews if isinstance(p.inventory, ClusterInventory)]
     members = [p for p in read if _runs_pods(p)]

@@ -75,5 +75,5 @@ def unreadable_members(federated: FederatedName, snapshot: Snapshot) -> frozense
 
 
 def service_key(federated: FederatedName, member: ClusterId) -> Key:
-    """The key of one federated Service in one member."""
+    """The key `service@MEMBER` with the namespace and name of a federated Service."""
     return Key(member_topic(SERVICE_TOPIC, member), federated.name, federated.namespace)

@@ -246,7 +246,10 @@ class PeeringsHook:
         return evaluate(self._admit, review, snapshot)
 
     def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-        """Check the namespace; raises `ReadRequired` to read it, `RequestDenied` if that failed."""
+        """Deny a namespace that is no tenant's, by its label or else a live read.
+
+        Raises `ReadRequired` for a read that nobody has made lately, `RequestDenied` if it failed.
+        """
         if not read_tenant(review.namespace, snapshot):
             return Deny(
                 f"metadata.namespace: {review.namespace} is no tenant's; "

@@ -49,10 +49,10 @@ DisappearanceCause: TypeAlias = DeletedByUser | RemovedWithParent | Undetermined
 def classify_disappearance(
     view: MemberView, here: LocalState, options: PolicyOptions, snapshot: Snapshot
 ) -> DisappearanceCause:
-    """Why a recorded policy is gone: by a user, or with its namespace or definition.
+    """Why a policy that its member has recorded is gone: by a user, or with namespace or kind.
 
-    Live reads tell; it is Undetermined, with these questions, until they answer, while the member
-    is joining, or if a read finds a policy that is not observed. Held if too many are gone at once.
+    Live reads tell: it is Undetermined with questions until they answer, and without any while the
+    member joins, or if a read finds a policy that is not observed. Held if too many go at once.
     """
     if view.joining:
         return Undetermined()

@@ -98,7 +98,7 @@ class AgentCredentials(Struct, frozen=True):
 
 
 async def _issued_in_time(token: Awaitable[str]) -> str:
-    """A token that is requested; empty if it is refused, or not issued in time."""
+    """A token that is requested; empty if the request fails, or takes too long."""
     try:
         async with asyncio.timeout(RENEW_TIMEOUT.total_seconds()):
             return await token
