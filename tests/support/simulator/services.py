@@ -17,7 +17,7 @@ from hanse.model.objects import ClusterId, Meta
 from tests.scenarios.services import ServicesScenario
 from tests.support.federation import install_crds
 from tests.support.simulator.addresses import AddressesKept, PodsBehindAddresses
-from tests.support.simulator.exports import CAUGHT_UP, NAMES, Exported, LawOfExports
+from tests.support.simulator.exports import CAUGHT_UP, LAGGED, NAMES, Exported, LawOfExports
 from tests.support.simulator.fleet import LEASE, RENEWAL, Fleet, find
 from tests.support.simulator.laws import Law
 from tests.support.simulator.schedule import BROKER, CLUSTERS, step
@@ -26,6 +26,8 @@ from tests.support.simulator.silence import DeadLeftOut
 PORTS = {"http": {"http": 80}, "two": {"http": 80, "tls": 443}, "other": {"http": 8080}}
 CONVERGED = 90.0
 """Seconds after which every cluster answers what users changed, once nothing is disturbed."""
+REPLACED = 2 * LAGGED
+"""Seconds within which a cluster has seen that a Service was made again, also with late watches."""
 
 _Pair = tuple[ClusterId, ClusterId, str]
 """Who is asked, whose export, and its name."""
@@ -43,6 +45,8 @@ class Services:
         """When somebody last edited imported objects in a cluster by hand."""
         self.changed: dict[tuple[ClusterId, str], float] = {}
         """When users last changed what a cluster exports under a name: laws see it only later."""
+        self.replaced: dict[tuple[ClusterId, str], float] = {}
+        """When a Service was last deleted and made again: its cluster may see both later."""
         self.profile_changes = 0
 
     async def open(self) -> None:
@@ -100,6 +104,7 @@ class Services:
     async def _serve(self, cluster: ClusterId, name: str, ports: str, headless: bool) -> None:
         with suppress(NotFound):
             await self._users.unserve(cluster, name)
+            self.replaced[cluster, name] = self._fleet.now
         await self._users.serve(cluster, name, PORTS[ports], headless=headless)
         await self.pods(cluster, name, 1, True)
 
@@ -245,7 +250,7 @@ class ExportsAnswered(LawOfExports):
         wanted = exports[exporter].addresses if exporter in exports else frozenset[str]()
         since, touched = self._changed[exporter, name][1], self._services.touched(asker)
         if wanted and answer.records == wanted:
-            if self._exports.may_be_of_before(asker, exporter):
+            if self._may_be_of_before(asker, exporter, name):
                 self._waiting.append((key, 0.0))
             else:
                 self._seen[key] = (wanted, since, touched)
@@ -271,6 +276,15 @@ class ExportsAnswered(LawOfExports):
         if calm > CONVERGED:
             return f"{seen} and not {sorted(wanted)} since {calm:.0f} s"
         return ""
+
+    def _may_be_of_before(self, asker: ClusterId, exporter: ClusterId, name: str) -> bool:
+        """Whether a right answer may be of a membership, or of a Service, before those of now.
+
+        One that a Service made again has, too, goes for the moment in which there was none.
+        """
+        replaced = self._services.replaced.get((exporter, name), -REPLACED)
+        is_unseen = self.fleet.now - replaced < REPLACED
+        return is_unseen or self._exports.may_be_of_before(asker, exporter)
 
     def _is_excused(self, asker: ClusterId, exporter: ClusterId, name: str) -> bool:
         """Whether nobody can say what is right: a person's own import has the name, or who belongs

@@ -21,7 +21,7 @@ from tests.scenarios.statefulsets import (
     template,
 )
 from tests.support.federation import install_crds
-from tests.support.simulator.exports import CAUGHT_UP
+from tests.support.simulator.exports import CAUGHT_UP, LAGGED
 from tests.support.simulator.fleet import Fleet, find, is_live
 from tests.support.simulator.laws import Law
 from tests.support.simulator.schedule import BROKER, CLUSTERS, step
@@ -57,6 +57,8 @@ class StatefulSets:
         """When the set was last deleted."""
         self.orphaned: float | None = None
         """When the set was deleted and its replicas left; None if it was launched again since."""
+        self._launched_over: float | None = None
+        """When it was launched over replicas that an orphaned one had left."""
         self.lost: set[ClusterId] = set()
         """Clusters with a replica that no node takes."""
 
@@ -87,6 +89,7 @@ class StatefulSets:
         pods = {**spec.template, "spec": {**spec.template["spec"], "nodeSelector": WITH_DISK}}
         meta = Meta(name=NAME, namespace=space)
         await broker.create(StatefulSet(metadata=meta, spec=replace(spec, template=pods)))
+        self._launched_over = None if self.orphaned is None else self._fleet.now
         self.orphaned = None
 
     @step(4, replicas=(0, 2, 4, 6))
@@ -116,6 +119,16 @@ class StatefulSets:
     async def remove(self) -> None:
         self.edited = self.removed = self._fleet.now
         await self._fleet.admin(BROKER).delete(StatefulSet, NAME, self._fleet.namespace)
+        if self._may_be_unadopted():
+            self.orphaned = self._fleet.now
+
+    def _may_be_unadopted(self) -> bool:
+        """Whether a set is gone before every cluster has adopted what an orphaned one had left."""
+        fleet, since = self._fleet, self._launched_over
+        if since is None:
+            return False
+        works = max(fleet.works_since(cluster, BROKER) for cluster in fleet.names)
+        return fleet.now - since < LAGGED or fleet.now - works < CAUGHT_UP
 
     @step(1, searched=True)
     async def orphan(self) -> None:
@@ -237,7 +250,9 @@ class ReplicasPlaced(Law):
     sentence = (
         "At rest exactly as many replicas run as the set asks for, and all are ready; where a "
         "cluster has left, which keeps what it has, those that the others were given. A set that "
-        f"is deleted within {CAUGHT_UP:.0f} s of a loss of the broker's namespace may run on."
+        f"is deleted within {CAUGHT_UP:.0f} s of a loss of the broker's namespace may run on, and "
+        "so may replicas of one that was orphaned, if the next is deleted before all clusters "
+        "could adopt them."
     )
 
     def __init__(self, fleet: Fleet, sets: StatefulSets) -> None:
