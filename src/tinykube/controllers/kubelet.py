@@ -35,6 +35,7 @@ from tinykube.controllers.pod_status import (
     has_started,
     pod_status_at,
     terminated_status,
+    time_left,
     unreachable_status,
 )
 from tinykube.controllers.simulated_nodes import SIMULATED
@@ -123,9 +124,9 @@ class SimulatedKubelet:
                 timedelta(seconds=10),
             )
         pod_status = pod_status_at(pod, self._pod_context(node, sandbox, lister.now))
-        too_young = lister.now - sandbox.started_at < self._timing.fail_after
-        if pod_status.status.get("phase") == "Failed" and too_young and not is_finished(pod):
-            return Result(requeue_after=sandbox.started_at + self._timing.fail_after - lister.now)
+        young_for = time_left(sandbox.started_at, self._timing.fail_after, lister.now)
+        if pod_status.status.get("phase") == "Failed" and young_for and not is_finished(pod):
+            return Result(requeue_after=young_for)
         writes = status_patch(PODS, pod, pod_status.status)
         if writes and pod_status.status.get("phase") == "Running" and not has_started(pod):
             names = ", ".join(one["name"] for one in spec_of(pod).get("containers") or ())

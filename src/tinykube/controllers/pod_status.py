@@ -64,20 +64,24 @@ def pod_status_at(pod: Object, at: PodContext) -> PodStatusResult:
     It is the existing one until the pod is due to start.
     """
     started = has_started(pod)
-    due = at.started_at + at.start_after
-    if not started and at.now < due:
-        return PodStatusResult(status_of(pod), due - at.now)
+    wait = time_left(at.started_at, at.start_after, at.now)
+    if not started and wait is not None:
+        return PodStatusResult(status_of(pod), wait)
     state = _simulated_state(pod)
     if state == "Starting":
         return PodStatusResult(_pod_status(pod, at, state, ready=False))
     began = parse_time(status_of(pod).get("startTime")) if started else None
-    ready_due = (began or due) + (
-        _parse_duration(annotations_of(pod).get(READY_AFTER)) or timedelta()
-    )
-    held_unready = annotations_of(pod).get(READY) == "false"
-    ready = state == "Running" and not held_unready and at.now >= ready_due
-    wait = ready_due - at.now if state == "Running" and not held_unready and not ready else None
-    return PodStatusResult(_pod_status(pod, at, state, ready=ready), wait)
+    ready_after = _parse_duration(annotations_of(pod).get(READY_AFTER)) or timedelta()
+    wait = time_left(began or at.started_at + at.start_after, ready_after, at.now)
+    may_be_ready = state == "Running" and annotations_of(pod).get(READY) != "false"
+    status = _pod_status(pod, at, state, ready=may_be_ready and wait is None)
+    return PodStatusResult(status, wait if may_be_ready else None)
+
+
+def time_left(began: datetime, duration: timedelta, now: datetime) -> timedelta | None:
+    """How long a duration still takes; None once it is over, or if the clock was set back since."""
+    left = began + duration - now
+    return left if timedelta() < left <= duration else None
 
 
 def unreachable_status(pod: Object, now: datetime) -> Object:

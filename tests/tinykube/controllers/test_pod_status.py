@@ -74,6 +74,13 @@ def test_readiness_can_be_delayed() -> None:
     assert is_ready(pod_after(running, 4))
 
 
+def test_a_clock_that_is_set_back_holds_up_no_start() -> None:
+    before = result_after(-3600, new_pod(ready_after="2s"))
+
+    assert before.status["phase"] == "Running"
+    assert is_ready({"status": before.status})
+
+
 def test_readiness_can_be_removed_and_restored() -> None:
     running = pod_after(new_pod(), 1)
     running["metadata"]["annotations"] = {"sim.hanse.dev/ready": "false"}
