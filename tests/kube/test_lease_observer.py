@@ -146,6 +146,20 @@ def test_a_first_observation_counts_by_its_age_on_the_servers_clock(
     assert (known.is_outdated("sys", "lubeck"), later.is_outdated("sys", "lubeck")) == (old, old)
 
 
+@pytest.mark.parametrize(("back", "state"), [(10, HolderState.READY), (3600, HolderState.UNKNOWN)])
+def test_a_lease_from_before_the_servers_clock_was_set_back_proves_no_life(
+    back: int, state: HolderState
+) -> None:
+    observer = LeaseObserver()
+
+    observer.observe(written(0), 100, NOON - timedelta(seconds=back))
+    found = state_of(observer)
+
+    assert found is state
+    assert not observer.is_outdated("sys", "lubeck"), "its age is not known"
+    assert observer.expire(100 + 15 + RECONNECT_TIME) == (("sys", "lubeck"),)
+
+
 def test_a_lease_whose_time_of_writing_is_not_known_is_not_too_old() -> None:
     """As of a server that strips managedFields."""
     known, later = LeaseObserver(), LeaseObserver()

@@ -274,14 +274,17 @@ class LeaseObserver:
 def _first_record(lease: Lease, now: float, server_time: datetime | None) -> LeaseRecord:
     """The record of a lease that was never seen to change: ready if it was renewed in time.
 
-    One that is too old is unknown and outdated; one whose age is not known is only unknown.
+    One that is too old is unknown and outdated; one whose age is not known is only unknown, also
+    as the server's clock was set back since it was written.
     """
-    written = lease.written_at
+    written, duration = lease.written_at, lease.spec.lease_duration_seconds
+    age = None
     if lease.spec.holder_identity and written is not None and server_time is not None:
-        age = max((server_time - written).total_seconds() - CLOCK_PRECISION, 0.0)
-        if age < lease.spec.lease_duration_seconds:
-            return LeaseRecord(ObservedLease(lease, now - age), HolderState.READY)
-    since = written if server_time is not None else None
+        age = (server_time - written).total_seconds() - CLOCK_PRECISION
+        if abs(age) < duration:
+            return LeaseRecord(ObservedLease(lease, now - max(age, 0.0)), HolderState.READY)
+    is_from_later = age is not None and age < 0
+    since = written if server_time is not None and not is_from_later else None
     return LeaseRecord(ObservedLease(lease, now), HolderState.UNKNOWN, outdated_since=since)
 
 
