@@ -239,7 +239,7 @@ async def test_each_network_is_guarded_by_a_policy_that_follows_its_peers_and_go
     spaces = [await tenancy.create_namespace(tenant) for tenant in (acme, bolt)]
     lab = await tenancy.create_network(acme, "lab")
     pair = (f"{acme}.default", f"{bolt}.default")
-    both = (*pair, *(f"{one}.unlabelled" for one in pair))
+    both = (*pair, *(f"unlabelled-{one}" for one in pair))
 
     await tenancy.scenario.eventually(guarded(tenancy, {**dict.fromkeys(both, 2), lab: 1}))
     peer = {"network": "default", "peer": pair[1]}
@@ -265,7 +265,7 @@ def guarded(tenancy: NetworksScenario, wanted: dict[str, int]) -> Check[None]:
         policies = (await tenancy.admin.list(ClusterNetworkPolicy)).objects
         found = [one for one in policies if NETWORK in one.metadata.labels]
         open_to = {
-            p.metadata.name.removeprefix("networks.hanse.dev-"): len(p.spec.ingress[0]["from"])
+            p.metadata.name.removeprefix("networks.hanse.dev")[1:]: len(p.spec.ingress[0]["from"])
             for p in found
         }
         assert open_to == wanted
