@@ -8,8 +8,9 @@ import shutil
 import signal
 import socket
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from datetime import timedelta
 from itertools import count, islice
 from pathlib import Path
 from random import Random
@@ -21,7 +22,7 @@ import dns.rcode
 import pytest
 from prometheus_client import generate_latest
 
-from hanse.dns import server
+from hanse.dns import server, updater
 from hanse.dns.compiler import Compiler
 from hanse.dns.listeners import bind_listeners
 from hanse.dns.messages import Delta
@@ -29,8 +30,10 @@ from hanse.dns.server import ServedView, serving
 from hanse.dns.settings import ServerSettings
 from hanse.dns.updater import ViewUpdater
 from hanse.features.services.zone import ServiceZone
+from hanse.model.dns.records import ZoneNode
 from hanse.model.dns.zones import View
 from hanse.model.facts import Phase
+from hanse.model.plan import Key
 from hanse.model.snapshot import ObjectChange, Snapshot
 from tests.dns.builders import (
     NODATA,
@@ -127,6 +130,41 @@ async def test_a_change_is_answered_as_soon_as_it_is_observed() -> None:
             await feed.wait_applied()
 
             assert (await here.ask(f"mail.shop.svc.{ZONE}")).records == ("10.2.0.9",)
+    listeners.close()
+
+
+async def test_nodes_that_a_source_keeps_for_some_time_go_without_any_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(updater, "KEPT_INTERVAL", timedelta(milliseconds=20))
+    view, name = View("test"), f"web.shop.svc.{ZONE}"
+    present = cluster_snapshot("lubeck", imported(), endpoint_slice("bergen", "10.2.0.1"))
+    observed, keeps = [present], [False]
+
+    class Keeping(ServiceZone):
+        def records_for(  # type: ignore[override]  # as other sources, it may keep nodes
+            self, snapshot: Snapshot
+        ) -> Callable[[Key], Sequence[ZoneNode] | None]:
+            build_nodes = super().records_for(snapshot)
+            return lambda key: None if keeps[0] else build_nodes(key)
+
+    compiler, listeners = Compiler(view, [Keeping(view)]), bind_listeners("127.0.0.1", 0, 1)
+    async with serving([ServedView(compiler, (listeners,))]) as server:
+        feed = ViewUpdater(compiler, server, lambda: observed[0])
+        async with feed.running():
+            await feed.wait_applied()
+            here = Running(server, compiler, (listeners,))
+            keeps[0], observed[0] = True, cluster_snapshot("lubeck")
+            feed.on_change(ObjectChange("lubeck", imported(), None))
+            await feed.wait_applied()
+            assert (await here.ask(name)).records == ("10.2.0.1",)
+
+            keeps[0] = False
+            await asyncio.sleep(0.1)
+            await feed.wait_applied()
+
+            assert (await here.ask(name)).code == NXDOMAIN
+            assert not compiler.keeps
     listeners.close()
 
 

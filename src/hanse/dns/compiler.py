@@ -33,6 +33,8 @@ class Compiler:
         self._queue: dict[SourceKey, None] = {}
         self._unread: dict[int, dict[SourceKey, None]] = {}
         """Sources that a new reader has not listed yet, and their keys, which wait for that."""
+        self._kept: dict[SourceKey, None] = {}
+        """Keys whose nodes stay since their source returned None when it was last asked."""
         self._nodes_by_key: dict[SourceKey, tuple[ZoneNode, ...]] = {}
         self._owners: dict[bytes, tuple[SourceKey, ZoneNode]] = {}
         """The source key that provides a name, and its node."""
@@ -68,6 +70,16 @@ class Compiler:
     def enqueue(self, index: int, key: Key) -> None:
         """Enqueue a key of the source at that index, for `compile`."""
         self._enqueue((index, key))
+
+    @property
+    def keeps(self) -> bool:
+        """Whether nodes of a key stay only since its source cannot tell them now."""
+        return bool(self._kept)
+
+    def enqueue_kept(self) -> None:
+        """Enqueue the keys whose nodes were kept: a source may keep them for some time only."""
+        for source_key in self._kept:
+            self._enqueue(source_key)
 
     def start_reading(self, snapshot: Snapshot) -> None:
         """Enqueue all keys for a new reader, such as an agent that was restarted.
@@ -114,7 +126,10 @@ class Compiler:
         for source_key in list(islice(self._queue, most)):
             del self._queue[source_key]
             built = builders[source_key[0]](source_key[1])
-            if built is not None:
+            if built is None:
+                self._kept[source_key] = None
+            else:
+                self._kept.pop(source_key, None)
                 self._replace_nodes(source_key, tuple(built))
         changed, self._changed = self._changed, {}
         nodes = [node for node in changed.values() if node is not None]

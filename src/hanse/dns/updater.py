@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Protocol
 
 from hanse.dns.compiler import Compiler
@@ -25,6 +26,8 @@ class DeltaReceiver(Protocol):
 
 BATCH_SIZE = 100
 """Keys compiled at a time, about ten milliseconds, so that other tasks can run."""
+KEPT_INTERVAL = timedelta(seconds=30)
+"""How often sources are asked again for keys whose nodes they keep: no change may end that."""
 
 
 class ViewUpdater:
@@ -77,14 +80,24 @@ class ViewUpdater:
             await asyncio.sleep(0)
         await self._server.wait_applied()
 
+    async def _wait_for_work(self) -> None:
+        """Wait for a change; if nodes are kept, at most until their keys are to be tried again."""
+        try:
+            async with asyncio.timeout(
+                KEPT_INTERVAL.total_seconds() if self._compiler.keeps else None
+            ):
+                await self._pending.wait()
+        except TimeoutError:
+            self._compiler.enqueue_kept()
+        self._pending.clear()
+
     async def _send_changes(self) -> None:
         """Send compiled changes to the server in batches whenever some are due; never returns.
 
         It yields to other tasks after each batch.
         """
         while True:
-            await self._pending.wait()
-            self._pending.clear()
+            await self._wait_for_work()
             while self._compiler.due:
                 self._server.update(self._compiler.compile(self._snapshot(), BATCH_SIZE))
                 await asyncio.sleep(0)

@@ -69,13 +69,17 @@ class MultiClusterSnapshot:
         return max((one.now for one in self.by_agent.values()), default=epoch)
 
     def context(self, where: ClusterId) -> str:
-        """The kubeconfig context of a cluster, as commands name it; its id where none is known."""
+        """The kubeconfig context of a cluster; its id where none is known."""
         return self._contexts.get(where, where)
+
+    def context_argument(self, where: ClusterId) -> str:
+        """The context of a cluster as an argument of a command to be pasted: quoted if needed."""
+        return quote(self.context(where))
 
     def kubectl(self, where: ClusterId, arguments: str, namespace: str = "") -> str:
         """The text of a kubectl command for a cluster, to be pasted as it stands; it is not run."""
-        place = f" -n {namespace}" if namespace else ""
-        return f"kubectl --context {quote(self.context(where))}{place} {arguments}"
+        place = f" -n {quote(namespace)}" if namespace else ""
+        return f"kubectl --context {self.context_argument(where)}{place} {arguments}"
 
     @cached_property
     def clusters(self) -> tuple[ClusterId, ...]:

@@ -5,6 +5,7 @@ Lease, as long as they are held.
 """
 
 from collections.abc import Iterable
+from shlex import quote
 
 import msgspec
 
@@ -42,7 +43,7 @@ def reported_holds(lease: Lease | None) -> tuple[DeletionsHeld, ...]:
 def held_finding(agent: ClusterId, held: DeletionsHeld, snapshot: MultiClusterSnapshot) -> Finding:
     """MassDeletionHeld: the cause is to be found first, so that the command is advice."""
     where = held.where.rpartition("/")[2]
-    allow = f"annotate namespace {SYSTEM_NAMESPACE} {ALLOW_MASS_DELETION}={held.feature}"
+    allow = f"annotate namespace {SYSTEM_NAMESPACE} {ALLOW_MASS_DELETION}={quote(held.feature)}"
     return Finding(
         code="MassDeletionHeld",
         severity=Severity.DEGRADED,

@@ -5,6 +5,7 @@ Lease, as long as they are paused: nobody else reads all that agents write.
 """
 
 from collections.abc import Iterable
+from shlex import quote
 
 import msgspec
 
@@ -43,7 +44,7 @@ def pause_finding(place: ClusterObjectRef, snapshot: MultiClusterSnapshot) -> Fi
     """ObjectPaused, with the command that resumes the object."""
     where, ref = place.where.rpartition("/")[2], place.ref
     resource = f"{ref.kind.plural}.{ref.kind.group}" if ref.kind.group else ref.kind.plural
-    command = f"annotate {resource} {ref.name} {PAUSED}-"
+    command = f"annotate {quote(resource)} {quote(ref.name)} {PAUSED}-"
     return Finding(
         code="ObjectPaused",
         severity=Severity.RISK,

@@ -53,18 +53,17 @@ def join_broker(
 ) -> str:
     """The command that lets a cluster join a broker, or gives it what it lacks there."""
     place = broker_namespace_option(namespace)
-    joined = f"--broker {snapshot.context(broker)}{place} --cluster-id {cluster}"
-    return f"hanse join {joined} --context {snapshot.context(cluster)}"
+    joined = f"--broker {snapshot.context_argument(broker)}{place} --cluster-id {cluster}"
+    return f"hanse join {joined} --context {snapshot.context_argument(cluster)}"
 
 
 def join_federation(
     federation: str, member: ClusterId, supervisor: ClusterId, snapshot: MultiClusterSnapshot
 ) -> str:
     """The command that gives a supervisor a new token for a member of its Federation."""
-    place = f"--cluster-id {member} --context {snapshot.context(member)}"
-    return (
-        f"hanse join --federation {federation} {place} --supervisor {snapshot.context(supervisor)}"
-    )
+    place = f"--cluster-id {member} --context {snapshot.context_argument(member)}"
+    asked = f"--supervisor {snapshot.context_argument(supervisor)}"
+    return f"hanse join --federation {federation} {place} {asked}"
 
 
 def delete_obstacle(

@@ -116,6 +116,32 @@ def test_the_remedy_of_lists_that_differ_names_contexts() -> None:
     assert found.remedy.commands == (command.format("kind-oslo", "kind-paris"),)
 
 
+def test_commands_have_nothing_of_a_cluster_that_a_shell_would_run() -> None:
+    """Names of members and values of claims are whatever people of one cluster wrote there."""
+    command = "hanse join --federation league --cluster-id oslo"
+    text = (
+        f"paris names oslo and rome does not: {command} && rm -r ~ | sh $(id)\nid, or let it leave"
+    )
+    status = FederationStatus(conditions=(condition(DIFFER, True, "ListsDiffer", text),))
+
+    (differing,) = told(rome=(MEMBER, SUPERVISES, replace(federation("rome"), status=status)))
+    (missing,) = told(rome=(claim(CLUSTER_SET, "league; id"), SUPERVISES))
+
+    assert differing.remedy.commands == (command,)
+    assert missing.remedy.commands == (
+        "hanse join --federation 'league; id' --cluster-id rome --context rome --supervises",
+    )
+
+
+def test_a_context_with_a_space_is_one_argument_of_a_command() -> None:
+    rome = (MEMBER, SUPERVISES, federation("rome", "oslo"))
+    in_context = replace(read("oslo", MEMBER), context="oslo (test)")
+
+    (found,) = findings(read("rome", *rome), in_context)
+
+    assert "--context 'oslo (test)' --supervisor rome" in found.remedy.commands[0]
+
+
 def test_the_advice_about_a_member_that_was_given_up_names_its_context() -> None:
     status = FederationStatus(abandoned=(AbandonedMember(cluster_id="oslo"),))
     rome = replace(federation("rome"), status=status)

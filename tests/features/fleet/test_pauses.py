@@ -1,18 +1,20 @@
 """What is said of objects that agents write and a person paused."""
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from hanse.cli.fleet import ClusterRead
 from hanse.features.fleet.pauses import HeldDeletionsView, PausedObjectsView
 from hanse.model.facts import DeletionsHeld, Facts, PausedObject
-from hanse.model.findings import judge
+from hanse.model.findings import Ref, judge
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.held_deletions import HELD_DELETIONS, hold_annotations
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec
 from hanse.model.objects import ClusterObjectRef, Meta, ObjectRef
 from hanse.model.paused_objects import PAUSED_OBJECTS, pause_annotations, reported_pauses
+from hanse.model.refused_writes import REFUSED_WRITES, RefusedWrites
 from hanse.model.snapshot import FactChange, Snapshot
 from tests.support.fleet_reads import NOW, findings, lease, read
 
@@ -91,3 +93,21 @@ def test_held_deletions_are_told_alike_by_their_agent_and_by_who_reads_its_lease
     )
     assert hold_annotations([]) == {HELD_DELETIONS: ""}
     assert findings(reporting("{", HELD_DELETIONS)) == ()
+
+
+def test_what_a_lease_says_is_quoted_in_commands() -> None:
+    """Whoever may write the Lease of one agent writes its annotations, too."""
+    named = ClusterObjectRef("bergen", ObjectRef(EndpointSlice.kind, "web; id", "shop$(id)"))
+    texts = pause_annotations([PausedObject(named)])[PAUSED_OBJECTS]
+    held = hold_annotations([DeletionsHeld("bergen", "services; id")])[HELD_DELETIONS]
+    refuser = Ref("ValidatingAdmissionPolicy", "guard; id", cluster="bergen")
+    refused = msgspec.json.encode([RefusedWrites(refuser, 1, "Pod web", "no", NOW)]).decode()
+
+    (refused_there,) = findings(reporting(refused, REFUSED_WRITES))
+    (paused_there,) = findings(reporting(texts))
+    (held_there,) = findings(reporting(held, HELD_DELETIONS))
+
+    assert "-n 'shop$(id)' annotate" in paused_there.remedy.commands[0]
+    assert " 'web; id' hanse.dev/paused-" in paused_there.remedy.commands[0]
+    assert "allow-mass-deletion='services; id'`" in held_there.remedy.advice
+    assert " 'guard; id' -o yaml`" in refused_there.remedy.advice

@@ -4,6 +4,7 @@ Their definitions are stand-ins; what their controllers would do is done by hand
 """
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import pytest
 
@@ -11,6 +12,7 @@ from hanse.features.networks.feature import Networks
 from hanse.features.networks.kube_ovn import IP_ADDRESS, SWITCH
 from hanse.features.networks.names import NETWORK, TENANT
 from hanse.features.networks.options import NetworksOptions
+from hanse.features.networks.ports import PORT_MESSAGE
 from hanse.model.conditions import find_condition
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.kubeovn import OvnSubnet, SwitchLBRule, Vpc
@@ -206,6 +208,29 @@ async def test_networks_go_on_once_kube_ovn_comes_to_a_cluster(tenancy: Networks
     await tenancy.scenario.eventually(tenancy.has_phase(name, "Pending", "waiting for Subnet"))
 
 
+async def test_only_pods_that_wait_for_their_annotations_are_told_that_kube_ovn_is_gone(
+    tenancy: NetworksScenario,
+) -> None:
+    acme = await tenancy.create_tenant()
+    space = await tenancy.create_namespace(acme)
+    name = await tenancy.create_network(acme, "ovn", "kube-ovn", subnets=SUBNETS)
+    await tenancy.create_pod(space, "old", "ovn", annotations={SWITCH: f"{acme}-ovn-front"})
+    await tenancy.create_pod(space, "new", "ovn", **gated())
+
+    async def is_told() -> None:
+        new = await tenancy.admin.read(Pod, "new", space)
+        assert "kubeovn.io is not served" in new.metadata.annotations.get(PORT_MESSAGE, "")
+
+    await tenancy.scenario.eventually(is_told)
+    await tenancy.scenario.settled()
+    old = await tenancy.admin.read(Pod, "old", space)
+    assert PORT_MESSAGE not in old.metadata.annotations, "it has all that it needs"
+    await tenancy.install_crds(*OVN_KINDS)
+    await tenancy.scenario.eventually(tenancy.has_phase(name, "Pending", "waiting for Subnet"))
+    new = await tenancy.scenario.eventually(released(tenancy, space, "new"), timedelta(seconds=90))
+    assert PORT_MESSAGE not in new.metadata.annotations
+
+
 async def test_each_network_is_guarded_by_a_policy_that_follows_its_peers_and_goes_with_it(
     tenancy: NetworksScenario,
 ) -> None:
@@ -214,7 +239,7 @@ async def test_each_network_is_guarded_by_a_policy_that_follows_its_peers_and_go
     spaces = [await tenancy.create_namespace(tenant) for tenant in (acme, bolt)]
     lab = await tenancy.create_network(acme, "lab")
     pair = (f"{acme}.default", f"{bolt}.default")
-    both = (*pair, *(f"{one}.unlabelled" for one in pair))
+    both = (*pair, *(f"unlabelled-{one}" for one in pair))
 
     await tenancy.scenario.eventually(guarded(tenancy, {**dict.fromkeys(both, 2), lab: 1}))
     peer = {"network": "default", "peer": pair[1]}
@@ -240,7 +265,7 @@ def guarded(tenancy: NetworksScenario, wanted: dict[str, int]) -> Check[None]:
         policies = (await tenancy.admin.list(ClusterNetworkPolicy)).objects
         found = [one for one in policies if NETWORK in one.metadata.labels]
         open_to = {
-            p.metadata.name.removeprefix("networks.hanse.dev-"): len(p.spec.ingress[0]["from"])
+            p.metadata.name.removeprefix("networks.hanse.dev")[1:]: len(p.spec.ingress[0]["from"])
             for p in found
         }
         assert open_to == wanted

@@ -8,8 +8,16 @@ import pytest
 from msgspec.structs import replace
 
 from hanse.features.networks.feature import Networks
+from hanse.features.networks.isolation import cluster_policy_names
 from hanse.features.networks.kube_ovn import IP_ADDRESS, SWITCH
-from hanse.features.networks.names import CNI_ARGS, NETWORK, NIC, READINESS, TENANT
+from hanse.features.networks.names import (
+    CNI_ARGS,
+    NETWORK,
+    NIC,
+    READINESS,
+    TENANT,
+    parse_network_name,
+)
 from hanse.features.networks.options import NetworksOptions
 from hanse.features.networks.vpc import mac_address, port_name
 from hanse.model.facts import KindServed, Role
@@ -162,6 +170,14 @@ def test_a_kube_ovn_network_waits_at_its_end_for_what_kube_ovn_holds() -> None:
 
     assert "kube-ovn removes acme-ovn-front" in status(held)["message"]
     assert free.patches[0].change == {"metadata": {"finalizers": None}}
+
+
+def test_networks_never_share_a_cluster_network_policy() -> None:
+    names = ("acme.default", "acme.default.unlabelled", "unlabelled.acme.default")
+
+    policies = [one for name in names for one in cluster_policy_names(parse_network_name(name))]
+
+    assert len(set(policies)) == len(policies) == 4
 
 
 # -- names of kube-ovn's objects

@@ -1,6 +1,7 @@
 """What is wrong with the membership of single clusters: half left, or without their Federation."""
 
 from collections.abc import Iterator
+from shlex import quote
 
 from hanse.features.federation.claims import read_claims
 from hanse.features.federation.other_supervisors import LEAVING
@@ -62,17 +63,18 @@ def _remedy(federation: str, where: ClusterId, snapshot: MultiClusterSnapshot) -
     supervisors = _other_supervisors(federation, where, snapshot)
     naming = [one for one, members in supervisors.items() if where in members]
     role = " --supervises" if _supervises(where, snapshot) else ""
-    context = snapshot.context(where)
-    alone = f"hanse join --federation {federation} --cluster-id {where} --context {context}"
+    context = snapshot.context_argument(where)
+    alone = f"hanse join --federation {quote(federation)} --cluster-id {where} --context {context}"
     if naming:
         return remedy(join_federation(federation, where, naming[0], snapshot) + role)
     if role:
         return remedy(alone + role)
     if supervisors:
+        by = f"--supervisor {snapshot.context_argument(min(supervisors))}"
         return remedy(
             _leave_command(federation, where, snapshot),
             advice="nobody names it as a member: a `hanse leave` or a `hanse join` of it did not "
-            f"end; if it is to join: `{alone} --supervisor {snapshot.context(min(supervisors))}`",
+            f"end; if it is to join: `{alone} {by}`",
         )
     return Remedy(f"let it join again, by one of its supervisors: `{alone} --supervisor CONTEXT`")
 
@@ -80,9 +82,9 @@ def _remedy(federation: str, where: ClusterId, snapshot: MultiClusterSnapshot) -
 def _leave_command(federation: str, where: ClusterId, snapshot: MultiClusterSnapshot) -> str:
     """The `hanse leave` that resumes a cluster's leave; it names a supervisor, if one is known."""
     others = _other_supervisors(federation, where, snapshot)
-    asked = f" --supervisor {snapshot.context(min(others))}" if others else ""
-    place = f"--cluster-id {where} --context {snapshot.context(where)}"
-    return f"hanse leave --federation {federation} {place}{asked}"
+    asked = f" --supervisor {snapshot.context_argument(min(others))}" if others else ""
+    place = f"--cluster-id {where} --context {snapshot.context_argument(where)}"
+    return f"hanse leave --federation {quote(federation)} {place}{asked}"
 
 
 def _other_supervisors(

@@ -49,7 +49,8 @@ _RULES = {
 }
 
 _MISNAMED = re.compile(r"spec\.members\[(\d+)\]\.clusterID: .* says that it is '([^']+)'")
-_JOIN = re.compile(r"hanse join [^,;]+")
+_JOIN = re.compile(r"hanse join(?: [\w./:=@-]+)+")
+"""A command in a condition; nothing more, whatever its cluster wrote there."""
 _CONTEXT = re.compile(r"(?<=--context )\S+|(?<=--supervisor )\S+")
 _SECRET_FIELD = re.compile(r"spec\.members\[(\d+)\]\.secret: ")
 
@@ -99,7 +100,7 @@ def _condition_remedy(
 
 def _with_contexts(command: str, snapshot: MultiClusterSnapshot) -> str:
     """A command of a condition with contexts for cluster ids: agents know no kubeconfig."""
-    return _CONTEXT.sub(lambda found: snapshot.context(found[0]), command)
+    return _CONTEXT.sub(lambda found: snapshot.context_argument(found[0]), command)
 
 
 def _check(
@@ -136,7 +137,7 @@ def _check(
             mend=remedy(
                 snapshot.kubectl(where, forget),
                 advice="after `hanse uninstall --context "
-                f"{snapshot.context(gone.cluster_id)}`, if it still exists",
+                f"{snapshot.context_argument(gone.cluster_id)}`, if it still exists",
             ),
         )
 

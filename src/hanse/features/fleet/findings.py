@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from shlex import quote
 
 from msgspec.structs import replace
 
@@ -90,7 +91,7 @@ def _faults(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Find
             summary=f"the credentials of context {context} do not work: {refused.reason}",
             remedy=remedy(
                 advice="log in anew, or mend its cluster, user or files in the kubeconfig, which "
-                f"`kubectl config view --minify --context {context}` shows"
+                f"`kubectl config view --minify --context {quote(context)}` shows"
             ),
             certainty=Unknown(refused.reason),
         )
@@ -235,7 +236,7 @@ def _lost_namespace(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Itera
 def _init_broker(cluster: ClusterId, namespace: str, snapshot: MultiClusterSnapshot) -> str:
     """The `hanse broker init` command, which creates all that a broker lacks."""
     place = f" --namespace {namespace}" if namespace != BROKER_NAMESPACE else ""
-    return f"hanse broker init --context {snapshot.context(cluster)}{place}"
+    return f"hanse broker init --context {snapshot.context_argument(cluster)}{place}"
 
 
 def _missing_clusterset(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:

@@ -203,8 +203,12 @@ def _leave_command(record: ClusterMember, broker: ClusterId, snapshot: MultiClus
     Else with the cluster's `--context`.
     """
     place = broker_namespace_option(record.namespace)
-    asked = "--force" if record.status.abandoned else f"--context {snapshot.context(record.name)}"
-    joined = f"--broker {snapshot.context(broker)}{place} --cluster-id {record.name}"
+    asked = (
+        "--force"
+        if record.status.abandoned
+        else f"--context {snapshot.context_argument(record.name)}"
+    )
+    joined = f"--broker {snapshot.context_argument(broker)}{place} --cluster-id {record.name}"
     return f"hanse leave {joined} {asked}"
 
 
@@ -212,6 +216,7 @@ def _abandoned_members(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> It
     """MemberAbandoned for each member that was made to leave without its agent cleaning up."""
     for record in snapshot.all(cluster, ClusterMember):
         if record.has_left and record.status.abandoned:
+            context = snapshot.context_argument(record.name)
             yield Finding(
                 code="MemberAbandoned",
                 severity=Severity.NOTE,
@@ -219,7 +224,7 @@ def _abandoned_members(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> It
                 summary=f"{record.name} was made to leave {cluster} without being asked: what "
                 "Hanse wrote in it stands until its agent runs again",
                 remedy=remedy(
-                    f"hanse uninstall --context {snapshot.context(record.name)} --yes --force",
+                    f"hanse uninstall --context {context} --yes --force",
                     advice="or start its agent, if the cluster is there; once it is gone for good: "
                     + snapshot.kubectl(
                         cluster,

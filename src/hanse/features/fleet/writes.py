@@ -133,7 +133,8 @@ def _remedy(
             "it while it does not answer",
         )
     listing = "validatingwebhookconfigurations,mutatingwebhookconfigurations -o wide"
-    look = listing if refuser.kind == WEBHOOK else f"{refuser.kind.lower()} {refuser.name} -o yaml"
+    named = f"{quote(refuser.kind.lower())} {quote(refuser.name)} -o yaml"
+    look = listing if refuser.kind == WEBHOOK else named
     shown = snapshot.kubectl(where, f"get {look}", refuser.namespace)
     return Remedy(
         f"let it allow what the message names; it is written again by itself: `{shown}`",

@@ -265,9 +265,9 @@ def cluster_network_policies(
 
 
 def cluster_policy_names(name: NetworkName) -> list[str]:
-    """The names of the ClusterNetworkPolicies of a network."""
-    suffixes = ("", ".unlabelled") if name.network == DEFAULT else ("",)
-    return [shorten_name(f"{FEATURE_DOMAIN}-{name}{suffix}", 253) for suffix in suffixes]
+    """The names of the ClusterNetworkPolicies of a network, which no other network can have."""
+    marks = ("", ".unlabelled") if name.network == DEFAULT else ("",)
+    return [shorten_name(f"{FEATURE_DOMAIN}{mark}-{name}", 253) for mark in marks]
 
 
 def namespace_cluster_policy(namespace: str, tenant: str) -> ClusterNetworkPolicy:

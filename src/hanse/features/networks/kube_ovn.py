@@ -21,7 +21,7 @@ from hanse.features.networks.names import (
     shorten_name,
 )
 from hanse.features.networks.pool_policies import ProviderSubnets
-from hanse.features.networks.ports import PortPlan
+from hanse.features.networks.ports import PortPlan, is_waiting
 from hanse.features.networks.providers import ProvisionResult
 from hanse.features.networks.ranges import DEFAULT_SUBNET, malformed_ranges, parse_range
 from hanse.model.facts import Role
@@ -49,6 +49,7 @@ MAX_RULE_NAME_LENGTH = MAX_NAME_LENGTH - len("slr-")
 """Characters of a SwitchLBRule's name: kube-ovn makes a Service `slr-NAME` of it."""
 
 _KUBE_OVN, _PRODUCT = "networks as VPCs", "Kube-OVN"
+_NOT_SERVED = "this cluster has no kube-ovn: kubeovn.io is not served"
 
 
 class KubeOvnProvider:
@@ -74,9 +75,7 @@ class KubeOvnProvider:
         Failed, without objects, if kube-ovn is not served or a range is malformed.
         """
         if not is_served(Vpc, snapshot) or not is_served(OvnSubnet, snapshot):
-            return ProvisionResult(
-                "Failed", "this cluster has no kube-ovn: kubeovn.io is not served"
-            )
+            return ProvisionResult("Failed", _NOT_SERVED)
         if errors := list(malformed_ranges(network)):
             return ProvisionResult("Failed", "; ".join(errors))
         vpc = _desired_vpc(network, snapshot)
@@ -106,11 +105,12 @@ class KubeOvnProvider:
     def port(self, pod: Pod, network: Network, snapshot: Snapshot) -> PortPlan:
         """Pod annotations with the Subnet and the requested address, without objects.
 
-        Ready once Subnets are listed. Raises `InvalidInterface` as `check` does.
+        Not ready while kube-ovn is not served; a pod that has its annotations keeps them then.
+        Raises `InvalidInterface` as `check` does.
         """
         nic, subnet = _parse_supported_interface(network, pod.metadata.annotations)
         if not snapshot.listed(snapshot.local, OvnSubnet):  # the Subnet's name is not known
-            return PortPlan(message="waiting for Subnets of kube-ovn to be listed")
+            return PortPlan(message=_NOT_SERVED if is_waiting(pod) else "")
         annotations = {SWITCH: _subnet_name(network, subnet, snapshot)}
         if nic.ip:
             annotations[IP_ADDRESS] = str(parse_address(nic.ip))
