@@ -96,9 +96,6 @@ def test_an_export_of_a_cluster_that_has_joined_no_broker_is_mended_by_a_join(
         pytest.param(
             {TO_CLUSTERS: " ,"}, {}, f"annotate serviceexport web {TO_CLUSTERS}-", id="to"
         ),
-        pytest.param(
-            {TO_CLUSTERS: "rom"}, {}, f"annotate serviceexport web {TO_CLUSTERS}-", id="no"
-        ),
         pytest.param({WEIGHT: "x"}, {}, f"annotate serviceexport web {WEIGHT}-", id="weight"),
         pytest.param({PRIORITY: "x"}, {}, f"annotate serviceexport web {PRIORITY}-", id="priority"),
         pytest.param({AFFINITY: "x"}, {}, f"annotate serviceexport web {AFFINITY}-", id="affinity"),
@@ -115,6 +112,12 @@ def test_an_export_of_a_cluster_that_has_joined_no_broker_is_mended_by_a_join(
             f"annotate serviceexport web {AFFINITY}-",
             id="a value that names another annotation",
         ),
+        pytest.param(
+            {TO_CLUSTERS: "oslo, rome"},
+            {},
+            f"annotate serviceexport web {TO_CLUSTERS}=rome --overwrite",
+            id="a cluster that has not joined, beside one that has",
+        ),
     ],
 )
 def test_each_setting_that_is_ignored_is_erased_by_the_command(
@@ -129,6 +132,16 @@ def test_each_setting_that_is_ignored_is_erased_by_the_command(
     found = {one.code: one for one in findings(read("rome", wrong))}["SettingIgnored"]
 
     assert found.remedy.commands == (f"kubectl --context rome -n shop {command}",)
+
+
+def test_an_export_to_unknown_clusters_alone_is_not_opened_to_all_by_a_command() -> None:
+    wrong = ServiceExport(metadata=meta("web", "shop", annotations={TO_CLUSTERS: "oslo"}))
+    conditions = tuple(settings_conditions(wrong, frozenset({"rome"})))
+    wrong = replace(wrong, status=ServiceExportStatus(conditions=conditions))
+
+    found = {one.code: one for one in findings(read("rome", wrong))}["SettingIgnored"]
+
+    assert (found.remedy.commands, found.remedy.advice) == ((), "name joined clusters")
 
 
 def test_an_export_of_a_cluster_whose_leave_was_interrupted_follows_from_that() -> None:

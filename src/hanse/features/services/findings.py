@@ -15,7 +15,8 @@ from hanse.features.services.exported import (
     bad_conditions,
 )
 from hanse.features.services.merge import disagreeing_clusters
-from hanse.features.services.records import PublishedExports, read_exports
+from hanse.features.services.names import TO_CLUSTERS
+from hanse.features.services.records import PublishedExports, parse_cluster_list, read_exports
 from hanse.features.services.status import (
     ADDRESSES_ALLOWED,
     IMPORTED_HERE,
@@ -23,6 +24,7 @@ from hanse.features.services.status import (
     SETTINGS_VALID,
     excluded_metadata,
     faulty_annotations,
+    joined_clusters,
 )
 from hanse.model.agent_report import CUT_OFF
 from hanse.model.clusterset import clusterset_spec
@@ -311,10 +313,9 @@ def _condition_remedy(
             advice = f"or create a Service {export.name} that can be exported"
             return remedy(withdraw, advice=advice)
         case "SettingsValid":
-            return remedy(
-                *map(kubectl, _erase_settings(bad.message, export)),
-                advice="or give it a value that is allowed",
-            )
+            commands = tuple(map(kubectl, _erase_settings(bad.message, export)))
+            advice = "or give it a value that is allowed" if commands else "name joined clusters"
+            return remedy(*commands, advice=advice)
         case "ImportedHere":
             return remedy(
                 *delete_obstacle(cluster, bad.message, snapshot),
@@ -338,9 +339,19 @@ def _condition_remedy(
 
 
 def _erase_settings(message: str, export: ServiceExport) -> Iterator[str]:
-    """Arguments of kubectl that erase what a message of SettingsValid says is ignored."""
+    """Arguments of kubectl that erase what a message of SettingsValid says is ignored.
+
+    Of `to-clusters` the unknown ones alone, and nothing if there is no other: without it, all
+    clusters would get the export.
+    """
+    joined = joined_clusters(message)
     for name in faulty_annotations(message):
-        yield f"annotate serviceexport {export.name} {name}-"
+        if name == TO_CLUSTERS and joined is not None:
+            named = parse_cluster_list(export.metadata.annotations.get(TO_CLUSTERS, ""))
+            if known := ",".join(c for c in named if c in joined):
+                yield f"annotate serviceexport {export.name} {name}={quote(known)} --overwrite"
+        else:
+            yield f"annotate serviceexport {export.name} {name}-"
     if excluded := {field: dict.fromkeys(names) for field, names in excluded_metadata(export.spec)}:
         patch = json.dumps({"spec": excluded})
         yield f"patch serviceexport {export.name} --type merge -p {quote(patch)}"

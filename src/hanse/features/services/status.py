@@ -34,6 +34,10 @@ NEVER_EXPORTED = "the API server's own Service is never exported"
 
 _FAULTY_ANNOTATION = re.compile(rf"(?:^|; )annotation ({re.escape(DOMAIN)}/[a-z-]+)")
 """The annotation that a sentence of `_setting_faults` begins with."""
+_JOINED = re.compile(
+    rf"annotation {re.escape(TO_CLUSTERS)}: no cluster .* has joined; there are ([^;]*)"
+)
+"""The members that the sentence about unknown clusters names."""
 
 
 def status_plan(export: ServiceExport, snapshot: Snapshot, conditions: Sequence[Condition]) -> Plan:
@@ -81,6 +85,12 @@ def _setting_faults(export: ServiceExport, joined: frozenset[str] | None) -> Ite
 def faulty_annotations(message: str) -> list[str]:
     """The annotations of an export that a message of SettingsValid is about."""
     return _FAULTY_ANNOTATION.findall(message)
+
+
+def joined_clusters(message: str) -> list[str] | None:
+    """The members of the broker by a message of SettingsValid; None if it is not about clusters."""
+    found = _JOINED.search(message)
+    return list(parse_cluster_list(found[1])) if found is not None else None
 
 
 def excluded_metadata(spec: ServiceExportSpec) -> Iterator[tuple[str, list[str]]]:
