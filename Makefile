@@ -75,9 +75,9 @@ test-nodes: kube-binaries ## packets between containers on real nodes; root on L
 	@echo "==> packet tests on real nodes"
 	@$(BIN)/pytest -n0 -m nodes tests/nodes
 
-test-search: install ## COUNT=590 fixed schedules of users and faults on all cores, most with lags of watches: does every law hold?
+test-search: install ## COUNT=2000 fixed schedules of users and faults on all cores, most with lags of watches: does every law hold?
 	@echo "==> schedules of users and faults, the same in every run"
-	@$(BIN)/python -m tests.support.simulator --seed 53010 --count $(or $(COUNT),590) --jobs $(shell nproc)
+	@$(BIN)/python -m tests.support.simulator --seed 60000 --count $(or $(COUNT),2000) --jobs $(shell nproc)
 
 test-latency: install ## the scenarios on embedded clusters with random latencies of SEED=1, the same in every run
 	@echo "==> scenarios with latencies"

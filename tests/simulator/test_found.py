@@ -897,3 +897,26 @@ def test_an_agent_that_starts_after_its_writes_were_refused_writes_nothing() -> 
         lagging=True,
         parts=parts_named(["federated", "networks"]),
     )
+
+
+def test_a_dead_cluster_stays_out_where_the_brokers_clock_was_set_back_and_a_reader_starts() -> (
+    None
+):
+    play(
+        do("services.offer", "hamburg", "db", False, pause=1),
+        do("faults.jump_clock", "broker", -3600),
+        do("faults.kill", "hamburg", pause=40),
+        do("faults.restart", "lubeck", pause=40),
+        parts=SERVICES,
+    )
+
+
+def test_replicas_start_where_the_clock_of_their_cluster_is_set_right_meanwhile() -> None:
+    play(
+        do("statefulsets.launch", 3, pause=1),
+        do("faults.jump_clock", "hamburg", 3600),
+        do("statefulsets.delete_share", "hamburg", pause=0.2),
+        seed=61205,
+        lagging=True,
+        parts=parts_named(["services", "statefulsets"]),
+    )
