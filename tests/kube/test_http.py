@@ -102,22 +102,27 @@ async def test_connections_have_keepalive() -> None:
     assert found == [1]
 
 
-async def test_another_address_of_a_server_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of them refuses, as where a name has an IPv6 address that nobody listens on."""
+def resolve_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
+    """Have every name resolve to these addresses, in this order."""
 
     async def resolve(self: object, host: str, port: int, **_: object) -> list[Any]:
-        both = ((socket.AF_INET6, "::1"), (socket.AF_INET, "127.0.0.1"))
         return [
             {
                 "hostname": host,
                 "host": address,
                 "port": port,
-                "family": family,
+                "family": socket.AF_INET6 if ":" in address else socket.AF_INET,
                 "proto": 0,
                 "flags": 0,
             }
-            for family, address in both
+            for address in addresses
         ]
+
+    monkeypatch.setattr("aiohttp.connector.TCPConnector._resolve_host", resolve)
+
+
+async def test_another_address_of_a_server_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of them refuses, as where a name has an IPv6 address that nobody listens on."""
 
     tried: list[str] = []
     connect = LoopConnector._connect
@@ -126,7 +131,7 @@ async def test_another_address_of_a_server_is_tried(monkeypatch: pytest.MonkeyPa
         tried.append(address[4][0])
         return await connect(self, address, *args, **kwargs)
 
-    monkeypatch.setattr("aiohttp.connector.TCPConnector._resolve_host", resolve)
+    resolve_to(monkeypatch, "::1", "127.0.0.1")
     monkeypatch.setattr(LoopConnector, "_connect", seen)
     async with serving(echo) as url:
         named = ServerEndpoint(url.replace("127.0.0.1", "api.example"))
@@ -281,6 +286,27 @@ async def test_a_server_that_does_not_answer_is_unreachable() -> None:
             async with http.stream(Request("GET", "/", timeout=timedelta(milliseconds=50))):
                 pass
         forever.set()
+
+
+@pytest.mark.parametrize("ask", ["request", "watch"])
+async def test_a_server_none_of_whose_addresses_takes_a_connection_did_not_take_the_request(
+    ask: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one with several nodes that is off: each address is tried, until time is up."""
+
+    async def connect(*_: object, **__: object) -> None:
+        await asyncio.Event().wait()
+
+    resolve_to(monkeypatch, "192.0.2.1", "192.0.2.2", "2001:db8::1")
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", connect)
+    http = HttpTransport(StaticCredentials(ClientConfig(ServerEndpoint("https://api.example"))))
+    request = Request("GET", "/", timeout=timedelta(milliseconds=50))
+
+    with pytest.raises(Unreachable, match=r"^no connection to api\.example:443 in time$") as raised:
+        await (http.send(request) if ask == "request" else _watch(http, request))
+    await http.close()
+
+    assert type(raised.value) is Unreachable
 
 
 async def test_a_proxy_that_is_not_there_is_reported_without_its_password() -> None:

@@ -87,7 +87,7 @@ class HttpTransport:
         pool.enter()
         try:
             async with pool.requests.request(
-                **arguments, timeout=_client_timeout(request.timeout)
+                **arguments, timeout=_client_timeout(request.timeout, whole=True)
             ) as answer:
                 return await _read_response(answer, pool)
         except FAILURES as error:
@@ -108,7 +108,9 @@ class HttpTransport:
         stack.callback(pool.leave)
         try:
             async with asyncio.timeout(request.timeout.total_seconds()):
-                answer = await pool.watches.request(**arguments, timeout=_client_timeout(None))
+                answer = await pool.watches.request(
+                    **arguments, timeout=_client_timeout(request.timeout, whole=False)
+                )
         except FAILURES as error:
             raise pool.failure(error, request.timeout) from None
         stack.callback(answer.close)
@@ -134,15 +136,17 @@ class HttpTransport:
 
 
 @cache
-def _client_timeout(total: timedelta | None) -> aiohttp.ClientTimeout:
-    """The time limit of a whole request, none if `total` is None.
+def _client_timeout(limit: timedelta, *, whole: bool) -> aiohttp.ClientTimeout:
+    """The time limits of a request: `limit` for the `whole` of it; else its answer may go on.
 
-    To connect, CONNECT_TIMEOUT, and less than `total`: an error says which of both took too long.
+    Less than that to connect, over whichever of the server's addresses, and at most CONNECT_TIMEOUT
+    for each of these: an error says whether connection or answer took too long.
     """
-    connect = CONNECT_TIMEOUT if total is None else min(CONNECT_TIMEOUT, total * CONNECT_SHARE)
+    connect = limit * CONNECT_SHARE
     return aiohttp.ClientTimeout(
-        total=total.total_seconds() if total is not None else None,
-        sock_connect=connect.total_seconds(),
+        total=limit.total_seconds() if whole else None,
+        connect=connect.total_seconds(),
+        sock_connect=min(CONNECT_TIMEOUT, connect).total_seconds(),
     )
 
 
