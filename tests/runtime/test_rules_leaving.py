@@ -152,18 +152,24 @@ async def test_rule_15_a_write_under_way_when_a_leave_begins_leaves_nothing_behi
         assert await find_configmap(world, BROKER, "shop.bread.lubeck", HOME) is None
 
 
-async def test_rule_15_a_write_without_an_answer_leaves_nothing_behind_if_it_lands_later() -> None:
+@pytest.mark.parametrize(
+    ("waits", "lands"), [(0, 20), (30, 50)], ids=["it was sent at once", "it had to wait"]
+)
+async def test_rule_15_a_write_without_an_answer_leaves_nothing_behind_if_it_lands_later(
+    waits: float, lands: float
+) -> None:
     async with toy_world("lubeck") as world, asyncio.TaskGroup() as group:
         await world.settle()
         reconciler, sent = world.agents["lubeck"].reconciler, asyncio.Event()
 
         async def land(request: Request) -> None:
-            await asyncio.sleep(20)
+            await asyncio.sleep(lands)
             await InProcessTransport(world.clusters[BROKER]).send(request)
 
         async def lose_answer(link: Link, request: Request) -> None:
             if link.target == BROKER and request.method == "POST" and not sent.is_set():
                 sent.set()
+                await asyncio.sleep(waits)
                 group.create_task(land(request), name="land")
                 raise Unanswered("no answer within 10 s")
 

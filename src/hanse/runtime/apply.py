@@ -6,7 +6,7 @@ from typing import Any, Protocol, assert_never
 
 from msgspec import Struct
 
-from hanse.kube.clock import Clock, loop_time
+from hanse.kube.clock import Clock
 from hanse.kube.concurrency_limit import BEFORE_SENDING
 from hanse.kube.errors import (
     AlreadyExists,
@@ -159,7 +159,7 @@ class Writer:
         claims = _makes_ours(action)
         if claims and connection.leaving and self._is_withdrawn(action):
             return WriteReport(action, "Failed", f"{action.where} is being left")
-        version, began = "", loop_time()
+        version = ""
         connection.claims_under_way += claims
         try:
             match action:
@@ -175,7 +175,7 @@ class Writer:
             return await self._report_existing(action, error)
         except KubeError as error:
             if claims and isinstance(error, Unanswered):
-                connection.expect_late_claim(began)
+                connection.expect_late_claim()
             if isinstance(error, ApiError) and _has_changed_meanwhile(error, action):
                 return WriteReport(action, "Failed", str(error), Conflict(error.status))
             return WriteReport(action, result_of(error), str(error), error)

@@ -230,17 +230,18 @@ class Connection:
             return ()
         return tuple(i.scope.kind.kind for i in failing)
 
-    def expect_late_claim(self, began: float) -> None:
+    def expect_late_claim(self) -> None:
         """Count a write as under way that got no answer, until its server has given it up.
 
-        `began` is the loop's time when it was sent.
+        It may have waited here before it was sent, or on its way, so that the server got it as late
+        as now.
         """
 
         def end() -> None:
             self.claims_under_way -= 1
 
         self.claims_under_way += 1
-        asyncio.get_running_loop().call_at(began + SERVER_TIMEOUT, end)
+        asyncio.get_running_loop().call_later(SERVER_TIMEOUT, end)
 
     def mark_restored(self) -> None:
         """Mark the cluster as recovering, and every informer as one that must list once more."""
