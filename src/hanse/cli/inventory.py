@@ -353,6 +353,11 @@ def server_clock(response: Response, now: datetime) -> datetime:
     return min(max(now, earliest), earliest + timedelta(seconds=1))
 
 
+async def read_clock(client: Client) -> datetime:
+    """The API server's time now, by the answer to a small request; raises `KubeError`."""
+    return server_clock(await client.send(_get_request("/version")), datetime.now(UTC))
+
+
 def agent_lease_at(lease: Lease | None, now: datetime) -> AgentLease | None:
     """The agent's Lease as of the API server's time; None without one.
 

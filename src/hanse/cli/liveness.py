@@ -1,12 +1,12 @@
 """Which members of a broker are alive, judged by a single read as by an agent that just started."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 
 from msgspec import Struct
 
 from hanse.app import BROKER
-from hanse.cli.inventory import server_clock
+from hanse.cli.inventory import read_clock
 from hanse.kube.client import Client
 from hanse.kube.errors import Forbidden, NotFound
 from hanse.kube.lease_observer import LeaseObserver
@@ -32,8 +32,7 @@ async def read_members(client: Client) -> BrokerMembers:
     """
     leases = await _list_if_allowed(client, Lease)
     records = await _list_if_allowed(client, ClusterMember)
-    answer = await client.read_raw("/version")
-    now = server_clock(answer, datetime.now(UTC))
+    now = await read_clock(client)
     return BrokerMembers(judge_leases(leases.objects, now) if leases is not None else (), records)
 
 

@@ -3,12 +3,27 @@
 from datetime import UTC, datetime
 
 from hanse.cli.errors import InputError
-from hanse.cli.inventory import agent_lease_at
+from hanse.cli.inventory import AgentLease, agent_lease_at, server_clock
+from hanse.kube import requests
 from hanse.kube.client import Client
-from hanse.kube.errors import KubeError
+from hanse.kube.decoding import decode_object
+from hanse.kube.errors import KubeError, NotFound
 from hanse.model.kinds.coordination import Lease
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE, holder_cluster
 from hanse.model.objects import ClusterId
+
+
+async def read_agent_lease(client: Client, namespace: str = SYSTEM_NAMESPACE) -> AgentLease | None:
+    """The Lease of a cluster's agent as of the API server's time; None without one.
+
+    Raises `KubeError`.
+    """
+    try:
+        response = await client.send(requests.read(Lease.kind, AGENT, namespace))
+    except NotFound:
+        return None
+    now = server_clock(response, datetime.now(UTC))
+    return agent_lease_at(decode_object(response.body, Lease), now)
 
 
 async def running_agent(client: Client, namespace: str = SYSTEM_NAMESPACE) -> ClusterId:
@@ -17,10 +32,9 @@ async def running_agent(client: Client, namespace: str = SYSTEM_NAMESPACE) -> Cl
     "" if it was not, nobody holds it, or it cannot be read.
     """
     try:
-        lease = await client.read(Lease, AGENT, namespace)
+        agent = await read_agent_lease(client, namespace)
     except KubeError:
         return ""
-    agent = agent_lease_at(lease, datetime.now(UTC))
     return holder_cluster(agent.holder) if agent is not None and agent.alive else ""
 
 

@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import click
 from msgspec import Struct
 
 from hanse.cli import exported_services
+from hanse.cli.agent.running import read_agent_lease
 from hanse.cli.clusters import ClusterAccess, connect
 from hanse.cli.errors import CommandFailed, InputError
 from hanse.features.services.exported import (
@@ -24,10 +25,9 @@ from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import AlreadyExists, NotFound
 from hanse.model.conditions import Condition, find_condition
-from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.multicluster import ServiceExport
-from hanse.model.naming import AGENT, SYSTEM_NAMESPACE, ZONE
+from hanse.model.naming import ZONE
 from hanse.model.objects import Meta
 
 AGENT_TIMEOUT = timedelta(seconds=5)
@@ -266,13 +266,10 @@ class _ExportWait:
 
     async def _check_agent(self) -> None:
         """Raise `CommandFailed` if the agent's Lease is missing, or ran out `AGENT_TIMEOUT` ago."""
-        try:
-            lease = await self._client.read(Lease, AGENT, SYSTEM_NAMESPACE)
-        except NotFound:
-            raise self._no_agent("has ever run") from None
-        renewed = lease.spec.renew_time
-        silent = datetime.now(UTC) - datetime.fromisoformat(renewed) if renewed else timedelta.max
-        if silent > timedelta(seconds=lease.spec.lease_duration_seconds) + AGENT_TIMEOUT:
+        agent = await read_agent_lease(self._client)
+        if agent is None:
+            raise self._no_agent("has ever run")
+        if agent.silent > agent.duration + AGENT_TIMEOUT:
             raise self._no_agent("runs")
 
     def _no_agent(self, what: str) -> CommandFailed:

@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 
 from msgspec import Struct
 
 from hanse.cli.clusters import ClusterAccess, connect
 from hanse.cli.errors import CommandFailed
+from hanse.cli.inventory import read_clock
 from hanse.features.networks.admin_reachability import unevaluated_ports
 from hanse.features.networks.antrea_reachability import AntreaPolicy, antrea_rules, unevaluated
 from hanse.features.networks.guarded_nodes import unguarded_nodes
@@ -141,6 +141,8 @@ async def _read_guards(client: Client) -> GuardedNodes:
     Both are 0 if there is none at all.
     """
     leases = await list_or_empty(client, Lease, GUARDS_NAMESPACE)
-    nodes = await list_or_empty(client, Node) if leases else ()
-    missing = unguarded_nodes(nodes, leases, datetime.now(UTC))
+    if not leases:
+        return GuardedNodes()
+    nodes = await list_or_empty(client, Node)
+    missing = unguarded_nodes(nodes, leases, await read_clock(client))
     return GuardedNodes(len(nodes), len(nodes) - len(missing))

@@ -133,17 +133,12 @@ async def _check_agent(client: "Client", name: str, found: "Installation", *, fo
 
     Uninstalling does not stop such an agent. Not checked with `force`.
     """
-    from datetime import UTC, datetime
-
-    from hanse.cli.inventory import agent_lease_at
-    from hanse.kube.optional_reads import read_or_none
-    from hanse.model.kinds.coordination import Lease
-    from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
+    from hanse.cli.agent.running import read_agent_lease
+    from hanse.model.naming import AGENT
 
     if force or any(one.name == AGENT for one in found.workloads):
         return
-    lease = await read_or_none(client, Lease, AGENT, SYSTEM_NAMESPACE)
-    agent = agent_lease_at(lease, datetime.now(UTC))
+    agent = await read_agent_lease(client)
     if agent is not None and agent.alive:
         raise CommandFailed(
             f"{name}: the agent {agent.holder} is alive and runs elsewhere; "
