@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from hanse.kube.transport import Request
 from hanse.model.crds import crd_of
@@ -137,6 +138,29 @@ async def test_a_repair_waits_until_the_local_cluster_is_listed() -> None:
         world.network.heal("lubeck", "lubeck")
         async with asyncio.timeout(60):
             await repairing
+
+        await world.client(BROKER).read(ConfigMap, "shop.bread.lubeck", HOME)
+
+
+@pytest.mark.parametrize("slow", ["lubeck", BROKER])
+async def test_a_repair_of_a_replica_that_takes_over_waits_until_it_has_listed_again(
+    slow: str,
+) -> None:
+    """It would show others that this cluster is alive before it has repaired what they answer."""
+    async with toy_world("lubeck") as world:
+        await world.settle()
+        reconciler = world.agents["lubeck"].reconciler
+        reconciler.deactivate()
+        late = LinkFaults(lag=timedelta(seconds=8), lags="configmaps")
+        world.network.link("lubeck", "lubeck").faults = late
+        world.network.link("lubeck", slow).faults = replace(late, delay=timedelta(seconds=2))
+        await world.client("lubeck").create(offer("bread", price="3"))
+        for name, connection in reconciler.informers.connections.items():
+            reconciler.informers.relist_for_leader(name, connection.roles)
+        reconciler.activate()
+
+        async with asyncio.timeout(60):
+            await reconciler.repair(BROKER, relist=False)
 
         await world.client(BROKER).read(ConfigMap, "shop.bread.lubeck", HOME)
 

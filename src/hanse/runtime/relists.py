@@ -61,8 +61,11 @@ class Relists:
             await self._listed.wait_for_more(self._listed.notified)
 
     async def wait_until_listed(self, cluster: ClusterId) -> None:
-        """Wait until everything in a cluster was listed once, or it is no longer connected."""
-        while cluster in self._connections and not self._connections[cluster].state.listed:
+        """Wait until everything in a cluster was listed, or it is no longer connected.
+
+        Once, and again since we began to lead.
+        """
+        while cluster in self._connections and self._connections[cluster].state.is_partial:
             await self._listed.wait_for_more(self._listed.notified)
 
     async def relist_leases(self, connection: Connection) -> None:
