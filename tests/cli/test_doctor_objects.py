@@ -349,23 +349,33 @@ def test_dns_that_is_not_forwarded_is_reported_where_our_server_runs() -> None:
     assert check_objects([lists(corefile=[corefile])], NOW) == []
 
 
-@pytest.mark.parametrize("asked", ["10.2.0.54", "10.2.0.54:53", "[fd00::54]:53"])
-def test_dns_that_asks_an_address_which_hanse_dns_has_no_more_is_reported(asked: str) -> None:
+def _handed_to(*servers: str, address: str) -> list[Finding]:
+    """What is found where the zone is handed to these servers, and hanse-dns has this address."""
     server = named("hanse-dns", status={"readyReplicas": 1})
-    service = named("hanse-dns", spec={"clusterIP": "10.2.0.53"})
+    service = named("hanse-dns", spec={"clusterIP": address})
+    text = ".:53 {\n    forward . /etc/resolv.conf\n}\n" + server_block(ZONE, servers)
+    corefile = named("coredns", data={"Corefile": text})
+    return check_objects(
+        [lists(deployments=[server], corefile=[corefile], services=[service])], NOW
+    )
 
-    def found(*servers: str) -> list[Finding]:
-        text = ".:53 {\n    forward . /etc/resolv.conf\n}\n" + server_block(ZONE, servers)
-        corefile = named("coredns", data={"Corefile": text})
-        return check_objects(
-            [lists(deployments=[server], corefile=[corefile], services=[service])], NOW
-        )
 
-    (one,) = found(asked)
+@pytest.mark.parametrize("asked", ["10.2.0.54", "10.2.0.54:53", "[fd00::54]:53", "fd00::54"])
+def test_dns_that_asks_an_address_which_hanse_dns_has_no_more_is_reported(asked: str) -> None:
+    (one,) = _handed_to(asked, address="10.2.0.53")
+
     assert one.code == "ZoneNotDelegated"
     assert one.problem.endswith("and Service hanse-dns has the address 10.2.0.53")
     assert "hanse dns corefile 10.2.0.53" in one.remedy
-    assert found(asked, "10.2.0.53:53") == []
+    assert _handed_to(asked, "10.2.0.53:53", address="10.2.0.53") == []
+
+
+@pytest.mark.parametrize(
+    "asked", ["fd00::53", "[fd00::53]", "[fd00::53]:53", "fd00:0:0::53", "dns://[fd00::53]:53"]
+)
+def test_dns_that_asks_the_ipv6_address_of_hanse_dns_is_as_it_should_be(asked: str) -> None:
+    """The first is what the remedy prints for it."""
+    assert _handed_to(asked, address="fd00::53") == []
 
 
 @pytest.mark.parametrize("name", ["hanse-dns", "hanse-network-dns"])

@@ -2,9 +2,12 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from ipaddress import ip_address
 
+from hanse.cli.addresses import parse_server_address
 from hanse.cli.doctor.clusters import Finding
 from hanse.cli.doctor.lists import COREFILE, DEPLOYMENTS
+from hanse.cli.errors import InputError
 from hanse.cli.fleet import ClusterRead
 from hanse.features.networks.names import SHARED_DNS
 from hanse.model.findings import Ref
@@ -78,13 +81,21 @@ def _unforwarded_zone(read: ClusterRead) -> Iterator[Finding]:
 
 
 def _forwarded(corefiles: Iterable[str]) -> list[str]:
-    """The hosts, without ports, to which a server block of our zone forwards."""
-    found = (
-        one for text in corefiles for several in _FORWARDED.findall(text) for one in several.split()
-    )
-    return [
-        one[1:].partition("]")[0] if one.startswith("[") else one.partition(":")[0] for one in found
-    ]
+    """The addresses, without protocols and ports, to which a server block of our zone forwards.
+
+    What is no address, as the path of a file, stays as it is.
+    """
+    blocks = (several for text in corefiles for several in _FORWARDED.findall(text))
+    return [_address(one) for several in blocks for one in several.split()]
+
+
+def _address(server: str) -> str:
+    """The IP address of `[PROTOCOL://]ADDRESS[:PORT]` as API servers write it; else the text."""
+    try:
+        host, _ = parse_server_address(server.rpartition("://")[2])
+    except InputError:
+        return server
+    return str(ip_address(host))
 
 
 def _addresses(read: ClusterRead) -> list[str]:
