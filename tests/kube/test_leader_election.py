@@ -375,6 +375,22 @@ async def test_a_lease_taken_by_hand_is_lost() -> None:
     assert Leader(10) in [state for _, state in a.states]
 
 
+@pytest.mark.parametrize("turns", range(12))
+async def test_who_stops_as_another_takes_the_lease_leaves_it_to_that_one(turns: int) -> None:
+    """As a process that was stopped for a while, and ends as it goes on."""
+    async with election() as held:
+        a = held.stand("a")
+        await asyncio.sleep(1)
+        change = {"spec": {"holderIdentity": "b", "leaseTransitions": 1}}
+        await Client(InProcessTransport(held.server)).patch(Lease, "member", "kube-system", change)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+
+        await a.stop()
+
+        assert (await held.lease()).spec.holder_identity == "b"
+
+
 @pytest.mark.parametrize("seed", range(8))
 async def test_never_do_two_write_in_any_weather(seed: int) -> None:
     async with election() as held:

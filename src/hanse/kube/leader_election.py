@@ -388,11 +388,14 @@ class LeaderElector:
         await asyncio.sleep(self._timings.retry_period.total_seconds() * spread)
 
     async def _release(self, on_change: Callable[[LeaderState], None]) -> None:
-        """Stop leading first, then release a held lease; gives up after RELEASE_TIMEOUT."""
+        """Stop leading first, then release the lease; gives up after RELEASE_TIMEOUT.
+
+        One that another holds by now is left alone.
+        """
         leading, self.renewed_at = self.renewed_at is not None, None
         self._set_state(on_change, Standby())
         held = self._observed.lease
-        if not leading or held is None:
+        if not leading or held is None or not self._is_ours():
             return
         change = lease_patch(held, released_spec(self._spec_of(held), self._clock.now()))
         try:
