@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanse.kube.client_config import ClientConfig, Credentials, Identity, ServerEndpoint
-from hanse.kube.errors import BadCredentials, Forbidden, Gone, Unreachable
+from hanse.kube.errors import BadCredentials, Forbidden, Gone, Unanswered, Unreachable
 from hanse.kube.http_transport import HttpTransport, split_lines
 from hanse.kube.server_tls import KeyPair, server_context
 from hanse.kube.transport import Request
@@ -33,6 +33,26 @@ async def test_a_stream_is_refused_with_the_typed_error() -> None:
         with pytest.raises(Forbidden):
             async with http.stream(Request("GET", "/")):
                 pass
+
+
+async def test_a_stream_that_is_refused_without_a_whole_answer_is_not_waited_for() -> None:
+    ended = asyncio.Event()
+
+    async def refuse_in_part(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse(status=403)
+        await answer.prepare(request)
+        await answer.write(b'{"message":')
+        await ended.wait()
+        return answer
+
+    async with connected(refuse_in_part) as http:
+        with pytest.raises(Unanswered, match=r"no answer from .* within 0 s"):
+            async with (
+                asyncio.timeout(5),
+                http.stream(Request("GET", "/", timeout=timedelta(milliseconds=50))),
+            ):
+                pass
+        ended.set()
 
 
 async def test_a_stream_yields_lines_of_any_length_as_they_arrive() -> None:

@@ -59,7 +59,8 @@ class HttpTransport:
                     pool, answer = await self._open(refreshed, request, stack)
             if answer.status != 200:
                 try:
-                    response = await _read_response(answer, pool)
+                    async with asyncio.timeout(request.timeout.total_seconds()):
+                        response = await _read_response(answer, pool)
                 except FAILURES as error:
                     raise pool.failure(error, request.timeout) from None
                 raise error_from_response(response)
