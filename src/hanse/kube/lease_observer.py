@@ -95,8 +95,7 @@ class LeaseObserver:
             record = _first_record(lease, now, server_time)
             if silent and record.state is not HolderState.READY:
                 record = LeaseRecord(record.observed, HolderState.SILENT)
-            # Its server may have lost its objects with it.
-            if name in self._changed or name in self._deleted:
+            if name in self._deleted:  # its server may have lost its objects with it
                 record = replace(record, unconfirmed=CONFIRMING_RENEWALS)
         elif lease.spec == before.spec:
             record = replace(known, observed=ObservedLease(lease, known.observed.since))
