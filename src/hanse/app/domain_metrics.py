@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
 from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from hanse.features.services.view import ServiceItem
-from hanse.model.facts import Role
+from hanse.model.facts import Role, ServerClock
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Secret
@@ -105,15 +106,17 @@ def _gauge(
 
 
 def _lease_ages(snapshot: MultiClusterSnapshot) -> Iterator[tuple[Labels, float]]:
-    """Seconds since the renewTime of each member's Lease on a broker, labelled by the member.
+    """Seconds since the last renewal of each member's Lease on a broker, labelled by the member.
 
-    One without a readable renewTime is left out.
+    By the broker's clock: that of a member may be wrong. One without any valid time is left out.
     """
     members = set(snapshot.members)
     for broker in snapshot.clusters_with_role(Role.BROKER):
+        clocks = (one.fact(ServerClock, broker) for one in snapshot.by_agent.values())
+        now = snapshot.now + next((c.ahead for c in clocks if c is not None), timedelta(0))
         for lease in snapshot.all(broker, Lease):
-            if lease.name in members and lease.renewed is not None:
-                yield (lease.name,), max((snapshot.now - lease.renewed).total_seconds(), 0.0)
+            if lease.name in members and lease.last_renewal is not None:
+                yield (lease.name,), max((now - lease.last_renewal).total_seconds(), 0.0)
 
 
 def _token_expiries(snapshot: MultiClusterSnapshot) -> Iterator[tuple[Labels, float]]:
