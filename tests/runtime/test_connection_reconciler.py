@@ -356,6 +356,43 @@ async def test_a_cluster_is_named_again_or_abandoned_while_its_connection_closes
         assert ("child" in connections.managed) is connected
 
 
+async def test_a_replica_that_takes_over_connects_to_no_cluster_that_is_not_named_any_more() -> (
+    None
+):
+    """Its watch is late: the replica before has left that cluster."""
+    world = World(("lubeck", "child"), lambda: (LeaderFeature(),))
+    home, reconciler = world.client("lubeck"), world.reconciler("lubeck")
+    await home.create(namespace(SHOP))
+    await home.create(configmap("named", SHOP))
+    connected: list[str] = []
+
+    def connect(cluster: str, _: object) -> InProcessTransport:
+        connected.append(cluster)
+        return InProcessTransport(world.clusters[cluster])
+
+    elections = LeaderElections(
+        reconciler.informers, "lubeck_1", clock=world.clock, random=world.random
+    )
+    connections = ConnectionReconciler(
+        reconciler, elections, home, [OneMember()], new_transport=connect, random=world.random
+    )
+    async with reconciler.running(active=False), elections.running(), connections.running():
+        await asyncio.sleep(5)
+        late = LinkFaults(lag=timedelta(seconds=8), lags="configmaps")
+        world.network.link("lubeck", "lubeck").faults = late
+        await home.delete(ConfigMap, "named", SHOP)
+
+        reconciler.informers.relist_for_leader("lubeck", {Role.LOCAL})
+        reconciler.activate()
+        connections.enqueue()
+        await asyncio.sleep(60)
+
+        assert connected == []
+        await home.create(configmap("named", SHOP))
+        await asyncio.sleep(60)
+        assert connected == ["child"]
+
+
 @asynccontextmanager
 async def connecting(world: World) -> AsyncIterator[Reconciler]:
     """Lubeck connects to the child as ConfigMaps say, and leads it."""

@@ -146,9 +146,13 @@ class ConnectionReconciler:
     async def _reconcile(self, group: asyncio.TaskGroup) -> None:
         """Evaluate the sources whose kinds are listed, then connect and disconnect clusters.
 
-        A source that fails keeps its last result. Publishes invalid connections, and departed
-        clusters only once every source has a result.
+        Nothing until they are listed again after this replica became active. A source that fails
+        keeps its last result. Publishes invalid connections, and departed clusters only once every
+        source has a result.
         """
+        local = self._informers.connections[self._informers.local]
+        if any(scope.kind in self._kinds for scope in local.outdated):
+            return  # the state of the local cluster changes once all is listed
         snapshot = self._reconciler.snapshot()
         for source in self._sources:
             if all(
