@@ -22,6 +22,7 @@ from hanse.kube.loop_connector import LoopConnector
 from hanse.kube.server_tls import server_context
 from hanse.kube.transport import Request
 from tests.kube.http_server import AUTHORITY, SERVER, connected, serving
+from tinykube.virtual_time import run
 
 pytestmark = pytest.mark.anyio
 
@@ -289,22 +290,26 @@ async def test_a_server_that_does_not_answer_is_unreachable() -> None:
 
 
 @pytest.mark.parametrize("ask", ["request", "watch"])
-async def test_a_server_none_of_whose_addresses_takes_a_connection_did_not_take_the_request(
+def test_a_server_none_of_whose_addresses_takes_a_connection_did_not_take_the_request(
     ask: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one with several nodes that is off: each address is tried, until time is up."""
+    resolve_to(monkeypatch, "192.0.2.1", "192.0.2.2", "2001:db8::1")
 
     async def connect(*_: object, **__: object) -> None:
         await asyncio.Event().wait()
 
-    resolve_to(monkeypatch, "192.0.2.1", "192.0.2.2", "2001:db8::1")
-    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", connect)
-    http = HttpTransport(StaticCredentials(ClientConfig(ServerEndpoint("https://api.example"))))
-    request = Request("GET", "/", timeout=timedelta(milliseconds=50))
+    async def try_it() -> None:
+        monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", connect)
+        http = HttpTransport(StaticCredentials(ClientConfig(ServerEndpoint("https://api.example"))))
+        request = Request("GET", "/", timeout=timedelta(seconds=50))
+        try:
+            await (http.send(request) if ask == "request" else _watch(http, request))
+        finally:
+            await http.close()
 
     with pytest.raises(Unreachable, match=r"^no connection to api\.example:443 in time$") as raised:
-        await (http.send(request) if ask == "request" else _watch(http, request))
-    await http.close()
+        run(try_it())
 
     assert type(raised.value) is Unreachable
 
