@@ -302,7 +302,7 @@ def test_a_server_none_of_whose_addresses_takes_a_connection_did_not_take_the_re
     async def try_it() -> None:
         monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", connect)
         http = HttpTransport(StaticCredentials(ClientConfig(ServerEndpoint("https://api.example"))))
-        request = Request("GET", "/", timeout=timedelta(seconds=50))
+        request = Request("GET", "/", timeout=timedelta(seconds=5))
         try:
             await (http.send(request) if ask == "request" else _watch(http, request))
         finally:
