@@ -47,6 +47,8 @@ class Services:
         """When users last changed what a cluster exports under a name: laws see it only later."""
         self.replaced: dict[tuple[ClusterId, str], float] = {}
         """When a Service was last deleted and made again: its cluster may see both later."""
+        self.served: dict[tuple[ClusterId, str, bool], float] = {}
+        """When a cluster last got a headless Service of a name, or another one."""
         self.profile_changes = 0
 
     async def open(self) -> None:
@@ -105,6 +107,7 @@ class Services:
         with suppress(NotFound):
             await self._users.unserve(cluster, name)
             self.replaced[cluster, name] = self._fleet.now
+        self.served[cluster, name, headless] = self._fleet.now
         await self._users.serve(cluster, name, PORTS[ports], headless=headless)
         await self.pods(cluster, name, 1, True)
 
@@ -234,6 +237,8 @@ class ExportsAnswered(LawOfExports):
         present = {(cluster, name, exported.headless) for cluster, exported in possible}
         for export in present | self._present.get(name, set()):  # those before stood until now
             self._types[export] = now
+        for export, when in self._services.served.items():  # also for a moment between two looks
+            self._types[export] = max(self._types.get(export, when), when)
         self._present[name] = present
         return {
             headless
