@@ -920,3 +920,17 @@ def test_replicas_start_where_the_clock_of_their_cluster_is_set_right_meanwhile(
         lagging=True,
         parts=parts_named(["services", "statefulsets"]),
     )
+
+
+def test_replicas_of_a_lost_set_run_on_where_one_of_its_name_is_orphaned_before_it_has_shares() -> (
+    None
+):
+    play(
+        do("statefulsets.launch", 3, pause=1),
+        do("faults.restore_forward", "broker", 2),
+        do("statefulsets.launch", 3, pause=20),
+        do("statefulsets.orphan"),
+        seed=65116,
+        lagging=True,
+        parts=parts_named(["services", "statefulsets"]),
+    )

@@ -289,6 +289,18 @@ def test_a_set_that_runs_here_and_the_broker_never_had_is_kept_and_reported() ->
     assert current_shares(snapshot_of(submitted_set(3), stored(again))) == {"bergen": 1, HERE: 2}
 
 
+def test_what_the_broker_lost_runs_on_if_the_set_of_its_name_goes_before_it_had_shares() -> None:
+    (own,) = sets_in(snapshot_of(submitted_set(6), record(lubeck=2), part(HERE, 2)))
+    existing = stored(with_owner(own, Owner("statefulsets", LOCAL, HERE)))
+
+    submitted_again = plan(LOCAL, snapshot_of(submitted_set(3), here=[existing]))
+    (report,) = [d.object for d in submitted_again.desired]
+    gone = plan(LOCAL, snapshot_of(stored(report), here=[existing]))
+
+    assert gone.kept == (ClusterObjectRef(HERE, object_ref(existing)),)
+    assert [n.reason for n in gone.events] == ["Lost"]
+
+
 def test_while_the_garbage_collector_decides_everything_stays() -> None:
     (own,) = sets_in(snapshot_of(submitted_set(6), record(lubeck=2), part(HERE, 2)))
     existing = stored(with_owner(own, Owner("statefulsets", LOCAL, HERE)))

@@ -73,14 +73,17 @@ def plan_without_shares(
 ) -> Plan:
     """Keeps everything as it is until shares exist.
 
-    If our StatefulSet runs here and the broker has no report, or an ended one, a report is written.
+    If our StatefulSet runs here and the broker has no report, or an ended one, a report is written,
+    annotated as lost: what runs is an earlier set's, with which this one has nothing to do until it
+    has shares.
     """
     stateful_set = _running_stateful_set(key, snapshot)
     report = read_report(key, snapshot, broker, broker_namespace)
     if stateful_set is None or (report is not None and report.spec.ended is None):
         return plan_unchanged(key, snapshot, broker, broker_namespace)
     running = _RunningSet(key, stateful_set, report, broker, broker_namespace)
-    return _plan_with_report(_build_report(running, snapshot), running, snapshot)
+    report = _build_report(running, snapshot, annotations={LOST: "true"})
+    return _plan_with_report(report, running, snapshot)
 
 
 def plan_release_with_tombstone(
