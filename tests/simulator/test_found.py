@@ -931,6 +931,5 @@ def test_replicas_of_a_lost_set_run_on_where_one_of_its_name_is_orphaned_before_
         do("statefulsets.launch", 3, pause=20),
         do("statefulsets.orphan"),
         seed=65116,
-        lagging=True,
         parts=parts_named(["services", "statefulsets"]),
     )
