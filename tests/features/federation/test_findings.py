@@ -147,7 +147,9 @@ def test_supervisors_that_are_dead_or_do_not_run_explain_why_a_child_has_no_lead
         ClusterRead("paris", failure="connection refused"), read("oslo", *child, held)
     )
 
-    for found in (one_dead, all_dead):
+    unheld = findings(ClusterRead("rome", failure="refused"), read("oslo", *child))
+
+    for found in (one_dead, all_dead, unheld):
         assert "LeaderMissing" not in [one.code for one in found]
         told = [str(lost.subject) for one in found for lost in one.consequences]
         assert "Federation league in oslo" in told

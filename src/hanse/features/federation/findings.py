@@ -102,14 +102,16 @@ def leaderless_causes(
     """Subjects that may explain why nobody leads a member, which itself names no supervisor.
 
     The connections of those that could lead it, then they: whoever holds its Lease, the supervisors
-    that name it, and clusters that those name and of which nothing is known, not even their claims.
+    that name it, and lost clusters that may supervise: those that these name, or any if nobody that
+    is known supervises it.
     """
     lease = snapshot.get(where, Lease, where, SYSTEM)
     last = holder_cluster(lease.spec.holder_identity) if lease is not None else ""
     supervisors = _other_supervisors(federation, where, snapshot)
     naming = [one for one, members in supervisors.items() if where in members]
     named = {one for members in supervisors.values() for one in members}
-    lost = sorted(one for one in named if snapshot.fault_of(one) and _may_supervise(one, snapshot))
+    possible = named if naming or last else snapshot.lost_members
+    lost = sorted(o for o in possible if snapshot.fault_of(o) and _may_supervise(o, snapshot))
     leading = tuple(dict.fromkeys(one for one in (last, *naming, *lost) if one and one != where))
     yield from (link_ref(one, where) for one in leading)
     yield from map(cluster_ref, leading)
