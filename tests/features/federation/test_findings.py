@@ -178,3 +178,5 @@ def test_a_member_that_lost_its_claims_with_its_federation_is_told_by_its_superv
         "hanse join --federation league --cluster-id oslo --context oslo --supervisor rome",
     )
     assert "hanse leave --federation league --cluster-id oslo" in found.remedy.advice
+    (supervisor,) = told(rome=rome, oslo=(SUPERVISES,), bonn=(MEMBER, federation()))
+    assert supervisor.remedy.commands == (f"{found.remedy.commands[0]} --supervises",)

@@ -89,7 +89,8 @@ def lost_members(
                 summary=f"{where} names {member} as a member of Federation {federation.name}, and "
                 f"{member} has neither that Federation nor a ClusterClaim of its cluster set",
                 remedy=remedy(
-                    join_federation(federation.name, member, where, snapshot),
+                    join_federation(federation.name, member, where, snapshot)
+                    + " --supervises" * _supervises(member, snapshot),
                     advice="or let it leave: "
                     f"`{_leave_command(federation.name, member, snapshot)}`",
                 ),
