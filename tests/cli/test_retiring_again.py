@@ -147,7 +147,9 @@ async def test_an_interrupted_leave_finds_supervisors_that_have_forgotten_the_cl
 
     await leave_federation(request, dry_run=False)
 
-    assert await read_existing(clients["oslo"], manifests.federation("league", "league", {})) is None
+    assert (
+        await read_existing(clients["oslo"], manifests.federation("league", "league", {})) is None
+    )
 
 
 @asynccontextmanager

@@ -9,7 +9,6 @@ from hanse.model.broker_namespace import accounts_namespace
 from hanse.model.naming import is_label
 from hanse.model.schema import SUBDOMAIN
 
-
 _LONGEST_NAME = 253
 """Characters of the name of an object that is no part of DNS names."""
 
