@@ -17,7 +17,7 @@ from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.federation import Federation
 from hanse.model.objects import Meta
 from hanse.model.snapshot import Snapshot
-from tests.support.fleet_reads import NOW, findings, read
+from tests.support.fleet_reads import NOW, findings, lease, read
 
 ONE = "lubeck"
 FEDERATION = Federation(metadata=Meta(name="league"))
@@ -161,6 +161,20 @@ def test_an_agent_whose_account_is_gone_is_told_alike_by_itself_and_by_a_person(
     alive = read(ONE, features=("services",))  # it runs elsewhere, with credentials of its own
     alive.lists[ACCOUNT] = Listed((), "1")
     assert findings(alive, local=local) == ()
+
+
+def test_an_agent_whose_account_is_gone_is_told_also_if_its_lease_was_given_back() -> None:
+    """By a second one that ran for a while with credentials of its own."""
+    free = read(ONE, lease("hanse-agent", "hanse-system", "", 600), agent=None)
+    free.lists[ACCOUNT] = Listed((), "1")
+
+    (found,) = findings(free)
+
+    assert "refuses the credentials of its agent" in found.summary
+    assert found.remedy.commands == (
+        f"hanse local stop agent {ONE}",
+        f"hanse local start agent {ONE}",
+    )
 
 
 def test_a_link_over_which_rights_are_missing_is_mended_by_joining_again() -> None:

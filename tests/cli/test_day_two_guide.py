@@ -18,7 +18,8 @@ def _commands(heading: str) -> str:
 
 def test_the_walk_on_your_machine_works(tmp_path: Path) -> None:
     (tmp_path / "walk.sh").write_text("set -eux\n" + _commands("On your machine"))
-    up = ("up", "--clusters", "lubeck,bergen,hamburg", "--no-sample", "--no-federation")
+    (started,) = re.findall(r"^`hanse (up [^`]+)` in one shell", GUIDE.read_text(), re.MULTILINE)
+    up = started.split()
 
     result = hanse(*up, "--exec", "bash walk.sh", cwd=tmp_path, patience=240)
 

@@ -148,6 +148,9 @@ def test_where_no_agent_runs_the_remedy_is_printed(fleet: RunningFederation) -> 
             id="no Service",
         ),
         pytest.param(
+            ("", "-n", "shop"), "hanse: name the Service to export, such as web", id="no name"
+        ),
+        pytest.param(
             ("shop/web",),
             "hanse: 'shop/web' is no name of a Service; write web -n shop",
             id="a namespace in the name",

@@ -265,6 +265,42 @@ def test_a_server_that_is_no_broker_is_refused_with_the_remedy(fleet: RunningFed
             id="a federation without membership",
         ),
         pytest.param(
+            ("--broker", "broker", "--cluster-id", "rome", "--broker-namespace", ""),
+            "hanse: --broker-namespace '' is no name of a namespace; use up to 54 lower-case",
+            id="no namespace",
+        ),
+        pytest.param(
+            ("--broker", "broker", "--cluster-id", "rome", "--broker-namespace", "ports"),
+            "hanse: broker has no namespace ports; "
+            "run `hanse broker init --context broker --namespace ports` first",
+            id="a namespace that is not there",
+        ),
+        pytest.param(
+            ("--broker", "broker", "--cluster-id", "rome", "--broker-server", "1.2.3.4:6443"),
+            "hanse: --broker-server '1.2.3.4:6443' is not the URL of an API server; write https://",
+            id="a broker's address that is no URL",
+        ),
+        pytest.param(
+            ("--broker", "broker", "--cluster-id", "rome", "--broker-server", "http://1.2.3.4"),
+            "hanse: --broker-server 'http://1.2.3.4' ",
+            id="a broker's address without TLS",
+        ),
+        pytest.param(
+            ("--federation", "f", "--cluster-id", "rome", "--broker-server", "https://1.2.3.4"),
+            "hanse: --broker-server goes with --broker CONTEXT",
+            id="a broker's address without broker",
+        ),
+        pytest.param(
+            ("--federation", "A B", "--cluster-id", "rome", "--supervises"),
+            "hanse: --federation 'A B' is no name of a Federation;",
+            id="a Federation that cannot be called so",
+        ),
+        pytest.param(
+            ("--broker", "broker", "--cluster-id", "rome", "--from", "pisa"),
+            "hanse: pisa is no broker: it has no namespace hanse-broker; name the context of the",
+            id="from a cluster that is no broker",
+        ),
+        pytest.param(
             ("--cluster-id", "rome"),
             "hanse: name what to join: --broker CONTEXT, or --federation NAME, or both",
             id="no broker",
@@ -279,3 +315,61 @@ def test_bad_input_is_one_line(
     assert result.status == 2
     assert result.err.startswith(message)
     assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(
+            ("leave", "--broker", "broker", "--cluster-id", ""),
+            "hanse: --cluster-id: cluster id '' is not a DNS label, so that no cluster has it\n",
+            id="leave: no id",
+        ),
+        pytest.param(
+            ("leave", "--broker", "broker", "--broker-namespace", "x", "--cluster-id", "rome"),
+            "hanse: broker is no broker: it has no namespace x; name the one that has it with "
+            "--broker and --broker-namespace\n",
+            id="leave: a namespace that is not there",
+        ),
+        pytest.param(
+            ("leave", "--broker", "broker", "--cluster-id", "rome", "--supervisor", "pisa"),
+            "hanse: --supervisor goes with --federation NAME\n",
+            id="leave: a supervisor without Federation",
+        ),
+        pytest.param(
+            ("leave", "--broker", "broker", "--federation", "f", "--cluster-id", "rome", "--force"),
+            "hanse: --force needs --supervisor CONTEXT: somebody has to forget the cluster\n",
+            id="leave: nobody to forget the cluster",
+        ),
+        pytest.param(
+            ("dissolve", "--federation", ""),
+            "hanse: --federation '' is no name of a Federation; use lower-case letters, digits, "
+            "dashes and dots, such as league\n",
+            id="dissolve: no Federation",
+        ),
+        pytest.param(
+            ("broker", "init", "--context", "broker", "--namespace", "A B"),
+            "hanse: --namespace 'A B' is no name of a namespace; use up to 54 lower-case letters, "
+            "digits and dashes, with a letter or digit at both ends\n",
+            id="init: no name of a namespace",
+        ),
+        pytest.param(
+            ("broker", "retire", "--context", "broker", "--successor", "pisa"),
+            "hanse: pisa is no broker: it has no namespace hanse-broker; name the context of the "
+            "one that has it\n",
+            id="retire: a successor that is no broker",
+        ),
+        pytest.param(
+            ("broker", "retire", "--context", "pisa", "--successor", "broker"),
+            "hanse: pisa is no broker: it has no namespace hanse-broker; name the context of the "
+            "one that has it\n",
+            id="retire: a cluster that is no broker",
+        ),
+    ],
+)
+def test_bad_input_of_other_commands_of_membership_is_one_line(
+    fleet: RunningFederation, arguments: tuple[str, ...], message: str
+) -> None:
+    result = fleet.run_hanse(*arguments)
+
+    assert (result.status, result.err) == (2, message)

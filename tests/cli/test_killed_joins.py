@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from hanse.cli import leave_broker as leaving
 from hanse.cli.clusters import ClusterAccess
@@ -192,6 +193,20 @@ async def test_a_leave_that_is_repeated_after_another_join_leaves_the_new_broker
     secret = await fleet.client("rome").read(Secret, "hanse-broker", "hanse-system")
     assert b"https://new" in secret.data["kubeconfig"]
     assert not await list_prepared(fleet.client("broker"), ROME)
+
+
+async def test_leaving_one_namespace_of_a_broker_keeps_the_secret_of_another(fleet: Fleet) -> None:
+    await init_broker(access("broker"), "other", None, dry_run=False)
+    wrong = replace(join(), namespace="other")
+    await join_broker(wrong, dry_run=False)
+    await join_broker(join(), dry_run=False)
+
+    left = BrokerLeave(MemberPlace("broker", "other", "rome"), access("broker"), access("rome"))
+    await leave_broker(left, dry_run=False)
+
+    secret = await fleet.client("rome").read(Secret, "hanse-broker", "hanse-system")
+    assert SPACE.encode() in secret.data["kubeconfig"]
+    assert not await list_prepared(fleet.client("broker"), left.place)
 
 
 async def _has_left(fleet: Fleet) -> bool:

@@ -132,6 +132,26 @@ async def test_a_supervisor_keeps_its_account_in_a_member_until_it_reports_that_
     assert "paris" not in await account_owners(clients["oslo"])
 
 
+async def test_an_interrupted_leave_finds_supervisors_that_have_forgotten_the_cluster(
+    clients: dict[str, Client],
+) -> None:
+    """They have struck it off and given its Lease back: nothing else names them there."""
+    await _set_holder(clients["oslo"], "oslo", "paris_agent")
+    contexts = tuple(access(name, name) for name in NAMES)
+    request = MembershipRequest("league", "oslo", contexts[0], (), contexts=contexts)
+    with pytest.raises(CommandFailed):
+        await leave_federation(request, dry_run=False)
+    assert "oslo" not in await _members(clients["paris"])
+    await _set_holder(clients["oslo"], "oslo", "")
+    await _set_status(clients["paris"], members=[])
+
+    await leave_federation(request, dry_run=False)
+
+    assert (
+        await read_existing(clients["oslo"], manifests.federation("league", "league", {})) is None
+    )
+
+
 @asynccontextmanager
 async def _leaving_rome(
     clients: dict[str, Client], monkeypatch: pytest.MonkeyPatch

@@ -4,6 +4,7 @@ from typing import Literal
 
 import click
 
+from hanse.cli.name_options import checked_broker_namespace
 from hanse.cli.settings import global_options
 
 
@@ -25,6 +26,7 @@ def command() -> None:
     default="hanse-broker",
     show_default=True,
     metavar="NAME",
+    callback=checked_broker_namespace,
     help="Where clusters share; agents look in hanse-broker.",
 )
 @click.option(
@@ -75,6 +77,7 @@ def init(
     default="hanse-broker",
     show_default=True,
     metavar="NAME",
+    callback=checked_broker_namespace,
     help="Where clusters share, on both.",
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")

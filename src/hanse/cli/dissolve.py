@@ -2,6 +2,7 @@
 
 import click
 
+from hanse.cli.name_options import check_federation_name
 from hanse.cli.settings import global_options
 
 
@@ -27,6 +28,7 @@ def command(context: click.Context, federation: str, dry_run: bool) -> None:
     from hanse.cli.join.leaving import dissolve_federation
     from hanse.cli.process import run_async, start_logging
 
+    check_federation_name(federation)
     settings = global_options(context)
     start_logging(settings)
     request = MembershipRequest(

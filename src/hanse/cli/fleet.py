@@ -396,9 +396,11 @@ def _lost_connections(read: ClusterRead) -> Iterator[LostConnection]:
 
 
 def _lacks_account(read: ClusterRead, now: datetime) -> bool:
-    """Whether an agent has stopped renewing its Lease, and its account is known to be gone."""
-    lease = read.agent_lease
-    if lease is None or read.silence(lease, now) is None:
+    """Whether nobody renews an agent's Lease, and the account of agents is known to be gone.
+
+    Also if its last holder gave it back: a second one may have, whose account is another.
+    """
+    if read.agent_lease is None or read.has_live_agent(now):
         return False
     return ACCOUNT in read.lists and not read.listed(ACCOUNT)
 

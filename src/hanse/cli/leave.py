@@ -3,6 +3,7 @@
 import click
 
 from hanse.cli.errors import InputError
+from hanse.cli.name_options import checked_broker_namespace, checked_member_id
 from hanse.cli.settings import global_options
 
 
@@ -18,6 +19,7 @@ from hanse.cli.settings import global_options
     default="hanse-broker",
     show_default=True,
     metavar="NAME",
+    callback=checked_broker_namespace,
     help="Where clusters share there.",
 )
 @click.option("--federation", default="", metavar="NAME", help="The Federation to leave.")
@@ -27,6 +29,7 @@ from hanse.cli.settings import global_options
     envvar="HANSE_CLUSTER_ID",
     show_envvar=True,
     metavar="ID",
+    callback=checked_member_id,
     help="The cluster's name in it.",
 )
 @click.option(
@@ -78,6 +81,10 @@ def command(
     start_logging(settings)
     if not broker and not federation:
         raise InputError("name what to leave: --broker CONTEXT, or --federation NAME, or both")
+    if supervisors and not federation:
+        raise InputError("--supervisor goes with --federation NAME")
+    if federation and force and not supervisors:
+        raise InputError("--force needs --supervisor CONTEXT: somebody has to forget the cluster")
     if broker:
         from hanse.cli.leave_broker import BrokerLeave, leave_broker
         from hanse.cli.member_records import MemberPlace
@@ -91,8 +98,6 @@ def command(
     from hanse.cli.join.federation import MembershipRequest
     from hanse.cli.join.leaving import abandon_member, leave_federation
 
-    if force and not supervisors:
-        raise InputError("--force needs --supervisor CONTEXT: somebody has to forget the cluster")
     supervising = tuple(select_cluster(settings, name) for name in supervisors)
     member = supervising[0] if force else select_cluster(settings)
     request = MembershipRequest(

@@ -22,7 +22,9 @@ from hanse.cli.member_records import (
     set_phase,
 )
 from hanse.features.services import manifests
+from hanse.kube import credentials
 from hanse.kube.client import Client
+from hanse.kube.errors import BadCredentials
 from hanse.kube.optional_reads import list_or_empty, read_or_none
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Secret, Service
@@ -55,6 +57,7 @@ async def leave_broker(request: BrokerLeave, *, dry_run: bool) -> None:
     broker is none, or has never had such a member.
     """
     async with connect(request.broker) as broker:
+        await _check_namespace(broker, request.place)
         is_member = await _is_member(broker, request.place)
         if is_member and request.member is None:
             await give_up_member(broker, request.place, dry_run=dry_run)
@@ -69,13 +72,17 @@ async def leave_broker(request: BrokerLeave, *, dry_run: bool) -> None:
             click.echo(f"{place.cluster} is no member of {place.broker}: nothing is left to do")
 
 
-async def _check_has_left(broker: Client, place: MemberPlace) -> None:
-    """Raise `InputError` if the broker's namespace is missing, or it never had such a member."""
+async def _check_namespace(broker: Client, place: MemberPlace) -> None:
+    """Raise `InputError` if the broker lacks the namespace where clusters share."""
     if await read_or_none(broker, Namespace, place.namespace) is None:
         raise InputError(
             f"{place.broker} is no broker: it has no namespace {place.namespace}; name the "
             "one that has it with --broker and --broker-namespace"
         )
+
+
+async def _check_has_left(broker: Client, place: MemberPlace) -> None:
+    """Raise `InputError` if the broker never had such a member."""
     if await find_record(broker, place) is None:
         records = await list_or_empty(broker, ClusterMember, place.namespace)
         known = ", ".join(sorted(one.name for one in records)) or "none"
@@ -143,12 +150,23 @@ async def _had_agent(broker: Client, record: ClusterMember) -> bool:
 
 
 async def _is_joined_elsewhere(broker: Client, member: Client, place: MemberPlace) -> bool:
-    """Whether the cluster has a Secret of another broker, or of another id on this one."""
+    """Whether the cluster has a Secret of another broker, or of another id or namespace on it."""
     secret = await read_or_none(member, Secret, BROKER_SECRET, SYSTEM_NAMESPACE)
     known = secret.metadata.annotations if secret is not None else {}
     uid = (await broker.read(Namespace, IDENTITY_NAMESPACE)).metadata.uid
     other_id = known.get(manifests.CLUSTER_ID, place.cluster) != place.cluster
-    return other_id or known.get(manifests.BROKER_UID, uid) != uid
+    if other_id or known.get(manifests.BROKER_UID, uid) != uid:
+        return True
+    return secret is not None and await _shared_namespace(secret) not in ("", place.namespace)
+
+
+async def _shared_namespace(secret: Secret) -> str:
+    """The namespace where clusters share, by the kubeconfig in a Secret; empty if it names none."""
+    text = secret.data.get(manifests.KUBECONFIG, b"")
+    try:
+        return (await credentials.from_secret(text, origin=BROKER_SECRET).config()).namespace
+    except BadCredentials:
+        return ""
 
 
 async def _has_secret(broker: Client, member: Client, place: MemberPlace) -> bool:

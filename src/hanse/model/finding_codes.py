@@ -280,7 +280,8 @@ CODES: dict[str, CodeExplanation] = {
     "FederationMissing": _code(
         "A cluster claims to be of a Federation, by the ClusterClaim clusterset.k8s.io, and its "
         "Federation is gone: a supervisor leads no member without it. Or its `hanse leave` was "
-        "interrupted at the end, and nobody names it as a member.",
+        "interrupted at the end, and nobody names it as a member. Or a supervisor names a cluster "
+        "that has neither the Federation nor that claim.",
         "`hanse join` has written the Federation again, or `hanse leave` has ended.",
     ),
     "MemberUnreachable": _code(

@@ -5,6 +5,7 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from hanse.cli.fleet import ClusterRead
+from hanse.features.federation.local_leader import LED
 from hanse.features.federation.other_supervisors import LEAVING
 from hanse.features.federation.status import DIFFER
 from hanse.model.conditions import condition
@@ -12,6 +13,7 @@ from hanse.model.findings import Finding
 from hanse.model.kinds.federation import (
     CLUSTER_SET,
     SUPERVISOR,
+    SYSTEM,
     AbandonedMember,
     ClusterClaim,
     Federation,
@@ -151,3 +153,56 @@ def test_the_advice_about_a_member_that_was_given_up_names_its_context() -> None
     )
 
     assert "`hanse uninstall --context kind-oslo`" in found.remedy.advice
+
+
+def without_leader(name: str = "league") -> Federation:
+    """A child's own Federation, of which no supervisor renews the Lease."""
+    status = FederationStatus(conditions=(condition(LED, False, "NoLeader", "nobody leads"),))
+    return replace(federation(), metadata=Meta(name=name), status=status)
+
+
+def test_supervisors_that_are_dead_or_do_not_run_explain_why_a_child_has_no_leader() -> None:
+    child = (MEMBER, without_leader())
+    silent = read("rome", MEMBER, SUPERVISES, federation("rome", "paris", "oslo"), agent=300)
+    held = lease("oslo", SYSTEM, "paris_league", 300)
+
+    one_dead = findings(
+        silent, ClusterRead("paris", failure="connection refused"), read("oslo", *child)
+    )
+    all_dead = findings(
+        ClusterRead("paris", failure="connection refused"), read("oslo", *child, held)
+    )
+
+    unheld = findings(ClusterRead("rome", failure="refused"), read("oslo", *child))
+
+    for found in (one_dead, all_dead, unheld):
+        assert "LeaderMissing" not in [one.code for one in found]
+        told = [str(lost.subject) for one in found for lost in one.consequences]
+        assert "Federation league in oslo" in told
+    assert [one.code for one in one_dead] == ["AgentSilent", "ClusterUnreachable"]
+
+
+def test_a_dead_child_does_not_explain_why_another_has_no_leader() -> None:
+    rome = read("rome", MEMBER, SUPERVISES, federation("rome", "oslo", "bonn"))
+    bonn = read("bonn", MEMBER, federation(), agent=300)
+
+    found = findings(rome, bonn, read("oslo", MEMBER, without_leader()))
+
+    (leaderless,) = (one for one in found if one.code == "LeaderMissing")
+    again = "hanse join --federation league --cluster-id oslo --context oslo --supervisor rome"
+    assert again in leaderless.remedy.advice
+    assert "edit" not in leaderless.remedy.advice
+
+
+def test_a_member_that_lost_its_claims_with_its_federation_is_told_by_its_supervisor() -> None:
+    rome = (MEMBER, SUPERVISES, federation("rome", "oslo", "bonn"))
+
+    (found,) = told(rome=rome, oslo=(claim("id.k8s.io", "oslo"),), bonn=(MEMBER, federation()))
+
+    assert (found.code, str(found.subject)) == ("FederationMissing", "Federation league in oslo")
+    assert found.remedy.commands == (
+        "hanse join --federation league --cluster-id oslo --context oslo --supervisor rome",
+    )
+    assert "hanse leave --federation league --cluster-id oslo" in found.remedy.advice
+    (supervisor,) = told(rome=rome, oslo=(SUPERVISES,), bonn=(MEMBER, federation()))
+    assert supervisor.remedy.commands == (f"{found.remedy.commands[0]} --supervises",)

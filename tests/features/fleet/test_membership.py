@@ -120,13 +120,24 @@ def test_a_cluster_that_was_given_up_is_named_until_it_has_withdrawn() -> None:
 
 def test_the_remedy_of_a_cluster_that_was_given_up_names_its_context() -> None:
     hub = read("hub", RULES, record("lubeck", "Left", abandoned=True))
-    lubeck = read("kind-lubeck", lease("hanse-agent", "hanse-system", "lubeck_0"), agent=None)
+    silent = lease("hanse-agent", "hanse-system", "lubeck_0", 300)
+    lubeck = read("kind-lubeck", silent, agent=None)
 
     found = {one.code: one.remedy for one in findings(hub, lubeck)}
 
     assert found["MemberAbandoned"].commands == (
         "hanse uninstall --context kind-lubeck --yes --force",
     )
+
+
+def test_a_cluster_that_was_given_up_and_whose_agent_runs_again_is_not_uninstalled() -> None:
+    hub = read("hub", RULES, record("lubeck", "Left", abandoned=True))
+
+    found = {one.code: one.remedy for one in findings(hub, read("lubeck"))}
+
+    told = found["MemberAbandoned"]
+    assert not told.commands, "it would take away what people made, and the agent mends it"
+    assert "hanse join --broker hub --cluster-id lubeck --context lubeck" in told.advice
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from hanse.app.views import examine
 from hanse.cli.fleet import ClusterRead
 from hanse.features.fleet.writes import RefusedWritesView
 from hanse.kube.watch_events import Listed
+from hanse.model.broker_namespace import MEMBER
 from hanse.model.conditions import condition
 from hanse.model.facts import (
     ClusterState,
@@ -25,7 +26,9 @@ from hanse.model.findings import Finding, judge
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.admission import ValidatingWebhookConfiguration
 from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.core import Namespace, ServiceAccount
 from hanse.model.kinds.federation import Federation
+from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.kinds.multicluster import ServiceExport, ServiceExportStatus, ServiceImport
 from hanse.model.objects import ClusterObjectRef, Meta, ObjectRef
 from hanse.model.refused_writes import refusal_annotations, refused_writes, reported_refusals
@@ -37,6 +40,7 @@ DOWN = (
     'Internal error occurred: failed calling webhook "policy.example.com": failed to call '
     'webhook: Post "https://policy.example/validate?timeout=1s": connection refused'
 )
+OF_BERGEN = {MEMBER: "bergen"}
 STRICT = stored(
     ValidatingWebhookConfiguration(
         metadata=Meta(name="strict"), webhooks=({"name": "other"}, {"name": "policy.example.com"})
@@ -287,3 +291,18 @@ def test_an_agent_whose_renewals_a_webhook_refuses_is_silent_by_the_webhook() ->
         "Webhook policy.example.com in bergen",
     )
     assert [one.subject.kind for one in found.consequences] == ["Cluster"]
+
+
+def test_rights_that_went_with_the_brokers_namespace_follow_from_its_loss() -> None:
+    user = "system:serviceaccount:hanse-broker-accounts:bergen"
+    denied = f'slices is forbidden: User "{user}" cannot create resource "slices"'
+    account = ServiceAccount(metadata=meta("bergen", "hanse-broker-accounts", labels=OF_BERGEN))
+    spaces = (Namespace(metadata=Meta(name="hanse-broker-accounts")),)
+    rules = ClusterSet(metadata=Meta(name="default"))
+    hub = read("hub", stored(rules), stored(account), *map(stored, spaces), agent=None)
+
+    found = findings(reporting(outcome(denied, where="hub")), hub)
+
+    (lost,) = (one for one in found if one.code == "BrokerNamespaceMissing")
+    assert "WriteRefused" not in [one.code for one in found]
+    assert any("bergen" in one.summary for one in lost.consequences)

@@ -210,3 +210,32 @@ def test_pods_of_a_cluster_whose_addresses_are_refused_are_left_alone() -> None:
     (command,) = of_paris.remedy.commands
     assert "--context paris" in command
     assert "--current-replicas=0" in command
+
+
+def test_a_remedy_mends_every_cluster_that_reports_the_same() -> None:
+    wrong = ServiceExport(metadata=meta("web", "shop", annotations={WEIGHT: "x"}))
+    conditions = tuple(settings_conditions(wrong, frozenset({"rome", "oslo"})))
+    wrong = replace(wrong, status=ServiceExportStatus(conditions=conditions))
+
+    found = {one.code: one for one in findings(read("oslo", wrong), read("rome", wrong))}
+
+    assert found["SettingIgnored"].remedy.commands == tuple(
+        f"kubectl --context {one} -n shop annotate serviceexport web {WEIGHT}-"
+        for one in ("oslo", "rome")
+    )
+
+
+def test_a_cluster_that_left_by_itself_does_not_hide_behind_one_that_was_given_up() -> None:
+    given_up = ClusterMember(
+        metadata=meta("oslo", "hanse-broker"),
+        spec=ClusterMemberSpec(cluster_id="oslo", uid="any"),
+        status=ClusterMemberStatus(phase="Left", since=NOW, abandoned=True),
+    )
+    shared = Namespace(metadata=Meta(name="hanse-broker"))
+    hub = read("hub", RULES, given_up, shared)
+
+    found = {one.code: one for one in findings(read("oslo", WAITING), read("rome", WAITING), hub)}
+
+    assert [one.subject.cluster for one in found["MemberAbandoned"].consequences] == ["oslo"]
+    again = "hanse join --broker hub --cluster-id rome --context rome"
+    assert found["ExportPending"].remedy.commands == (again,)

@@ -126,6 +126,8 @@ async def _check(client: Client, request: ExportRequest, name: str, namespace: s
     that does not serve ServiceExports.
     """
     where = request.access.name
+    if not name:
+        raise InputError("name the Service to export, such as web")
     if (namespace, name) == API_SERVER:
         raise InputError(f"{NEVER_EXPORTED}; name another than {namespace}/{name}")
     await refresh(client)

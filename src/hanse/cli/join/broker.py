@@ -38,7 +38,7 @@ from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Node, Secret
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet, Profile
 from hanse.model.manifests import BINDINGS, Manifest, crd_manifests, create_only
-from hanse.model.naming import BROKER_SECRET, IDENTITY_NAMESPACE, SYSTEM_NAMESPACE
+from hanse.model.naming import BROKER_NAMESPACE, BROKER_SECRET, IDENTITY_NAMESPACE, SYSTEM_NAMESPACE
 from hanse.model.objects import Meta
 from hanse.model.remedies import broker_namespace_option
 from hanse.model.tokens import TokenAccount
@@ -237,9 +237,10 @@ async def _check_broker(broker: Client, request: BrokerJoin) -> None:
     """Raise `InputError` if the namespace, a ClusterSet or the kind ClusterMember is missing."""
     name = request.broker.name
     if await read_or_none(broker, Namespace, request.namespace) is None:
+        place = f" --namespace {request.namespace}" * (request.namespace != BROKER_NAMESPACE)
         raise InputError(
             f"{name} has no namespace {request.namespace}; "
-            f"run `hanse broker init --context {name}` first"
+            f"run `hanse broker init --context {name}{place}` first"
         )
     if not await list_or_empty(broker, ClusterSet):
         raise InputError(

@@ -7,6 +7,7 @@ import click
 
 from hanse.cli.errors import InputError
 from hanse.cli.feature_options import features_option
+from hanse.cli.name_options import check_federation_name, checked_broker_namespace
 from hanse.cli.settings import global_options
 
 _LIFETIME = re.compile(r"(\d+)([hd])")
@@ -40,6 +41,7 @@ _LONGEST = timedelta(days=30)
     default="hanse-broker",
     show_default=True,
     metavar="NAME",
+    callback=checked_broker_namespace,
     help="Where clusters share there.",
 )
 @click.option(
@@ -147,12 +149,8 @@ def command(
     """
     from hanse.cli.clusters import all_contexts, select_cluster
     from hanse.cli.process import run_async, start_logging
-    from hanse.features.services.manifests import cluster_id_error
 
-    if why := cluster_id_error(cluster_id):
-        raise InputError(f"--cluster-id: {why}")
-    if not broker and not federation:
-        raise InputError("name what to join: --broker CONTEXT, or --federation NAME, or both")
+    _check_names(cluster_id, broker, broker_server, federation)
     _check_kind_of_join(broker, former, replaces=replaces, rotates=rotates)
     if (supervisors or supervises or server) and not federation:
         raise InputError("--supervisor, --supervises and --server go with --federation NAME")
@@ -195,6 +193,23 @@ def command(
             all_contexts(settings),
         )
         run_async(lambda: join_federation(membership, dry_run=dry_run))
+
+
+def _check_names(cluster_id: str, broker: str, broker_server: str, federation: str) -> None:
+    """Raise `InputError` for an id, an address or a name that cannot be, or nothing to join."""
+    from hanse.features.federation.members import server_url_error
+    from hanse.features.services.manifests import cluster_id_error
+
+    if why := cluster_id_error(cluster_id):
+        raise InputError(f"--cluster-id: {why}")
+    if not broker and not federation:
+        raise InputError("name what to join: --broker CONTEXT, or --federation NAME, or both")
+    if federation:
+        check_federation_name(federation)
+    if broker_server and not broker:
+        raise InputError("--broker-server goes with --broker CONTEXT")
+    if broker_server and (why := server_url_error(broker_server)):
+        raise InputError(f"--broker-server {broker_server!r} {why}")
 
 
 def _check_kind_of_join(broker: str, former: str, *, replaces: bool, rotates: bool) -> None:

@@ -23,7 +23,7 @@ from hanse.cli.join.supervisor_access import (
 )
 from hanse.features.federation import manifests
 from hanse.features.federation.members import server_url_error
-from hanse.features.federation.other_supervisors import DISSOLVE, LEAVING
+from hanse.features.federation.other_supervisors import DISSOLVE, LEAVING, LEAVING_SUPERVISORS
 from hanse.kube.errors import NotFound
 from hanse.kube.optional_reads import read_or_none
 from hanse.model.feature_names import FEATURES
@@ -113,7 +113,8 @@ async def _apply_federation(
 async def _cancel_leave(member: Participant, request: MembershipRequest) -> None:
     """Remove the annotations of an unfinished leave or dissolve from the cluster's Federation."""
     found = await read_or_none(member.client, Federation, request.federation)
-    written = found.metadata.annotations.keys() & {LEAVING, DISSOLVE} if found is not None else ()
+    ending = {LEAVING, LEAVING_SUPERVISORS, DISSOLVE}
+    written = found.metadata.annotations.keys() & ending if found is not None else ()
     if written:
         change = {"metadata": {"annotations": dict.fromkeys(sorted(written))}}
         await member.client.patch(Federation, request.federation, "", change)

@@ -1,7 +1,7 @@
 """Let a cluster leave a Federation, and end one: nothing of ours remains."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime, timedelta
 
@@ -23,7 +23,12 @@ from hanse.cli.join.participants import Fleet, Participant, find_fleet, open_par
 from hanse.cli.join.supervisor_access import account_owners, revoke_account
 from hanse.features.federation import manifests
 from hanse.features.federation.members import ABANDONED
-from hanse.features.federation.other_supervisors import DISSOLVE, LEAVING, is_dissolved
+from hanse.features.federation.other_supervisors import (
+    DISSOLVE,
+    LEAVING,
+    LEAVING_SUPERVISORS,
+    is_dissolved,
+)
 from hanse.kube.errors import NotFound
 from hanse.kube.lease import ObservedLease
 from hanse.kube.optional_reads import read_or_none
@@ -75,7 +80,7 @@ async def leave_federation(request: MembershipRequest, *, dry_run: bool) -> None
                 f"dissolve --federation {request.federation} --context {member.name}"
             )
         if not dry_run:
-            await _mark_leaving(member, request)
+            await _mark_leaving(member, others, request)
         await _retire(member, fleet, request, dry_run=dry_run)
         supervisors = [fleet.reached[cluster] for cluster in sorted(others)]
         for supervisor in supervisors:
@@ -212,12 +217,19 @@ def _no_member(known: frozenset[str], request: MembershipRequest) -> InputError:
     )
 
 
-async def _mark_leaving(member: Participant, request: MembershipRequest) -> None:
-    """Annotate a cluster's Federation with the time when it began to leave, once."""
+async def _mark_leaving(
+    member: Participant, supervisors: Iterable[ClusterId], request: MembershipRequest
+) -> None:
+    """Annotate a cluster's Federation with the time when it began to leave, and whom, once.
+
+    Supervisors forget it, and give its Lease back, before all is done: who resumes the leave would
+    not find them.
+    """
     found = await read_or_none(member.client, Federation, request.federation)
     if found is not None and LEAVING not in found.metadata.annotations:
         began = datetime.now(UTC).isoformat(timespec="seconds")
-        change = {"metadata": {"annotations": {LEAVING: began}}}
+        marks = {LEAVING: began, LEAVING_SUPERVISORS: ",".join(sorted(supervisors))}
+        change = {"metadata": {"annotations": marks}}
         await member.client.patch(Federation, request.federation, "", change)
 
 
@@ -232,17 +244,21 @@ def _no_federation(participant: Participant, request: MembershipRequest) -> Inpu
 async def _leader_of(
     member: Participant, stack: AsyncExitStack, request: MembershipRequest
 ) -> list[Participant]:
-    """The holder of the member's Lease, connected, if a context has its id as name; else none.
+    """The holder of the member's Lease, and whom an unfinished leave names, connected.
 
-    Empty also if it was named already.
+    Those that a context has as its name, and that the user has not named already.
     """
     lease = await read_or_none(member.client, Lease, request.cluster, SYSTEM)
-    leader = holder_cluster(lease.spec.holder_identity) if lease is not None else ""
+    found = await read_or_none(member.client, Federation, request.federation)
+    marks = found.metadata.annotations if found is not None else {}
+    known = set(marks.get(LEAVING_SUPERVISORS, "").split(","))
+    if lease is not None:
+        known.add(holder_cluster(lease.spec.holder_identity))
     named = {access.name for access in (*request.supervisors, request.member)}
     return [
         await open_participant(stack, access)
         for access in request.contexts
-        if access.name == leader and leader not in named
+        if access.name in known - named
     ]
 
 

@@ -23,9 +23,10 @@ from hanse.cli.member_records import (
     list_published,
 )
 from hanse.kube.client import Client
-from hanse.kube.optional_reads import list_or_empty
+from hanse.kube.optional_reads import list_or_empty, read_or_none
 from hanse.model.broker_namespace import accounts_namespace
 from hanse.model.clusterset import oldest_clusterset
+from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet
 from hanse.model.kinds.stateful import StatefulSetPart
 from hanse.model.objects import ClusterId
@@ -55,10 +56,19 @@ class Brokers(Struct, frozen=True):
 async def connected(
     old: ClusterAccess, new: ClusterAccess, namespace: str
 ) -> AsyncIterator[Brokers]:
-    """Both brokers of a move, connected; raises `InputError` if they are the same context."""
+    """Both brokers of a move, connected.
+
+    Raises `InputError` if they are the same context, or one of them is no broker.
+    """
     if old.name == new.name:
         raise InputError(f"{old.name} is both the old and the new broker; name two")
     async with connect(old) as first, connect(new) as second:
+        for name, client in ((old.name, first), (new.name, second)):
+            if await read_or_none(client, Namespace, namespace) is None:
+                raise InputError(
+                    f"{name} is no broker: it has no namespace {namespace}; name the context of "
+                    "the one that has it"
+                )
         yield Brokers(Broker(old.name, first), Broker(new.name, second), namespace)
 
 

@@ -5,9 +5,20 @@ from shlex import quote
 
 from hanse.features.federation.claims import read_claims
 from hanse.features.federation.other_supervisors import LEAVING
-from hanse.model.findings import Finding, Ref, Remedy, Severity, remedy, subject_of
+from hanse.model.findings import (
+    Finding,
+    Ref,
+    Remedy,
+    Severity,
+    cluster_ref,
+    link_ref,
+    remedy,
+    subject_of,
+)
 from hanse.model.fleet import MultiClusterSnapshot
-from hanse.model.kinds.federation import CLUSTER_SET, ClusterClaim, Federation
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.federation import CLUSTER_SET, SYSTEM, ClusterClaim, Federation
+from hanse.model.naming import holder_cluster
 from hanse.model.objects import ClusterId, parse_time
 from hanse.model.remedies import LEAVING_AFTER, join_federation
 
@@ -53,6 +64,77 @@ def missing_federation(
             "its Federation is gone: it leads no member, and does not show who leads it",
             remedy=_remedy(claim.value, where, snapshot),
         )
+
+
+def lost_members(
+    federation: Federation, where: ClusterId, snapshot: MultiClusterSnapshot
+) -> Iterator[Finding]:
+    """Finding FederationMissing for members of a supervisor without Federation or claim to any.
+
+    One that claims a cluster set is told by `missing_federation`. Nothing while what a member has
+    is not known.
+    """
+    if not _supervises(where, snapshot):
+        return
+    for member in (one.cluster_id for one in federation.spec.members):
+        own = snapshot.for_cluster(member) if member != where else None
+        if own is None or not own.synced(member, Federation):
+            continue
+        claims = read_claims(own, member)
+        claimed = claims is None or claims.cluster_set
+        if not claimed and next(snapshot.all(member, Federation), None) is None:
+            yield Finding(
+                code="FederationMissing",
+                severity=Severity.RISK,
+                subject=Ref("Federation", federation.name, cluster=member),
+                summary=f"{where} names {member} as a member of Federation {federation.name}, and "
+                f"{member} has neither that Federation nor a ClusterClaim of its cluster set",
+                remedy=remedy(
+                    join_federation(federation.name, member, where, snapshot)
+                    + " --supervises" * _supervises(member, snapshot),
+                    advice="or let it leave: "
+                    f"`{_leave_command(federation.name, member, snapshot)}`",
+                ),
+            )
+
+
+def leaderless_causes(
+    federation: str, where: ClusterId, snapshot: MultiClusterSnapshot
+) -> Iterator[Ref]:
+    """Subjects that may explain why nobody leads a member, which itself names no supervisor.
+
+    The connections of those that could lead it, then they: whoever holds its Lease, the supervisors
+    that name it, and lost clusters that may supervise: those that these name, or any if nobody that
+    is known supervises it.
+    """
+    lease = snapshot.get(where, Lease, where, SYSTEM)
+    last = holder_cluster(lease.spec.holder_identity) if lease is not None else ""
+    supervisors = _other_supervisors(federation, where, snapshot)
+    naming = [one for one, members in supervisors.items() if where in members]
+    named = {one for members in supervisors.values() for one in members}
+    possible = named if naming or last else snapshot.lost_members
+    lost = sorted(o for o in possible if snapshot.fault_of(o) and _may_supervise(o, snapshot))
+    leading = tuple(dict.fromkeys(one for one in (last, *naming, *lost) if one and one != where))
+    yield from (link_ref(one, where) for one in leading)
+    yield from map(cluster_ref, leading)
+
+
+def leaderless_remedy(federation: str, where: ClusterId, snapshot: MultiClusterSnapshot) -> Remedy:
+    """How a member gets a leader again, where no other finding says so: it joins once more."""
+    naming = sorted(_other_supervisors(federation, where, snapshot))
+    supervisor = naming[0] if naming else "CONTEXT"
+    again = join_federation(federation, where, supervisor, snapshot)
+    return Remedy(
+        f"a supervisor that names {where} has to run and to reach it; let it join again: `{again}`",
+        ask=f"the administrator of {naming[0] if naming else where}",
+    )
+
+
+def _may_supervise(where: ClusterId, snapshot: MultiClusterSnapshot) -> bool:
+    """Whether a cluster claims to be a supervisor, or its claims are not known."""
+    own = snapshot.for_cluster(where)
+    claims = read_claims(own, where) if own is not None else None
+    return claims is None or claims.supervisor
 
 
 def _remedy(federation: str, where: ClusterId, snapshot: MultiClusterSnapshot) -> Remedy:

@@ -17,6 +17,8 @@ DISSOLVE = "hanse.dev/dissolve"
 
 LEAVING = "hanse.dev/leaving"
 """Annotation of a Federation: when `hanse leave` of this cluster began, until it has ended."""
+LEAVING_SUPERVISORS = "hanse.dev/leaving-supervisors"
+"""Annotation of a Federation: the supervisors that cluster leaves, by id, parted by commas."""
 
 
 class OtherSupervisors(Struct, frozen=True):

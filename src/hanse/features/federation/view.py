@@ -7,7 +7,13 @@ from shlex import quote
 
 from msgspec.structs import replace
 
-from hanse.features.federation.findings import missing_federation, unfinished_leave
+from hanse.features.federation.findings import (
+    leaderless_causes,
+    leaderless_remedy,
+    lost_members,
+    missing_federation,
+    unfinished_leave,
+)
 from hanse.features.federation.local_leader import LED
 from hanse.features.federation.members import ABANDONED
 from hanse.features.federation.ranges import RANGES
@@ -76,6 +82,8 @@ def _condition_remedy(
     """
     if bad.type == REACHABLE and snapshot.local:
         return remedy(*(f"hanse local heal {where} {one}" for one in lost))
+    if bad.type == LED:
+        return leaderless_remedy(federation.name, where, snapshot)
     if bad.type == DIFFER:
         joins = (_with_contexts(one, snapshot) for one in _JOIN.findall(bad.message))
         return remedy(*joins, advice="or let it leave")
@@ -108,6 +116,7 @@ def _check(
 ) -> Iterator[Finding]:
     """A finding for each bad condition, an unfinished leave, and each member that was given up."""
     yield from unfinished_leave(federation, where, snapshot)
+    yield from lost_members(federation, where, snapshot)
     lost = [m.cluster_id for m in federation.status.members if not m.reachable]
     away = tuple(cluster_ref(one) for one in lost)
     links = tuple(link_ref(where, one) for one in lost)
@@ -120,7 +129,12 @@ def _check(
             causes = {
                 REACHABLE: (*away, *links),
                 MEMBERS_WRITTEN: write_causes(refusing, one.message, snapshot),
-                LED: (*away, *links, cluster_ref(where)),
+                LED: (
+                    *away,
+                    *links,
+                    *leaderless_causes(federation.name, where, snapshot),
+                    cluster_ref(where),
+                ),
                 DIFFER: tuple(subject_of(federation, one) for one in sorted(snapshot.clusters)),
             }.get(one.type, ())
             yield replace(found, caused_by=causes, subject=_subject(federation, where, one.type))

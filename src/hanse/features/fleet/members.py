@@ -12,7 +12,15 @@ from hanse.model.broker_namespace import (
 )
 from hanse.model.clusterset import CLUSTER_UID
 from hanse.model.facts import AgentRun
-from hanse.model.findings import Finding, Ref, Severity, cluster_ref, remedy, subject_of
+from hanse.model.findings import (
+    Finding,
+    Ref,
+    Remedy,
+    Severity,
+    cluster_ref,
+    remedy,
+    subject_of,
+)
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, ServiceAccount
@@ -216,25 +224,47 @@ def _abandoned_members(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> It
     """MemberAbandoned for each member that was made to leave without its agent cleaning up."""
     for record in snapshot.all(cluster, ClusterMember):
         if record.has_left and record.status.abandoned:
-            context = snapshot.context_argument(record.name)
             yield Finding(
                 code="MemberAbandoned",
                 severity=Severity.NOTE,
                 subject=subject_of(record, cluster),
                 summary=f"{record.name} was made to leave {cluster} without being asked: what "
                 "Hanse wrote in it stands until its agent runs again",
-                remedy=remedy(
-                    f"hanse uninstall --context {context} --yes --force",
-                    advice="or start its agent, if the cluster is there; once it is gone for good: "
-                    + snapshot.kubectl(
-                        cluster,
-                        f"patch clustermember {record.name} --subresource status --type merge "
-                        '-p \'{"status":{"abandoned":false}}\'',
-                        record.namespace,
-                    ),
-                ),
+                remedy=_abandoned_remedy(cluster, record, snapshot),
                 since=record.status.since,
             )
+
+
+def _abandoned_remedy(
+    cluster: ClusterId, record: ClusterMember, snapshot: MultiClusterSnapshot
+) -> Remedy:
+    """What removes what stands in a cluster that was given up.
+
+    Only advice while its agent runs, which does it by itself: to uninstall deletes what people made
+    of our kinds, too, and takes the cluster out of its Federation.
+    """
+    context = snapshot.context_argument(record.name)
+    uninstall = f"hanse uninstall --context {context} --yes --force"
+    own = snapshot.by_agent.get(record.name)
+    run = own.fact(AgentRun, record.name) if own is not None else None
+    if run is not None and run.alive and snapshot.fault_of(record.name) is None:
+        again = join_broker(cluster, record.name, snapshot, record.namespace)
+        return Remedy(
+            "its agent runs again, and withdraws that as soon as it has read that it has left; if "
+            f"it cannot, as its token has ended: `{again}` takes the cluster in again, or "
+            f"`{uninstall}`",
+            ask=f"the administrator of {record.name}",
+        )
+    return remedy(
+        uninstall,
+        advice="or start its agent, if the cluster is there; once it is gone for good: "
+        + snapshot.kubectl(
+            cluster,
+            f"patch clustermember {record.name} --subresource status --type merge "
+            '-p \'{"status":{"abandoned":false}}\'',
+            record.namespace,
+        ),
+    )
 
 
 def _moving_members(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ from shlex import quote
 
 from hanse.features.fleet.agents import restart_agent, rights_command
 from hanse.features.fleet.links import rejoin_command
+from hanse.model.broker_namespace import lost_broker_namespace
 from hanse.model.facts import AgentLeaseRefused, ElectionFailure, HeartbeatState, WriteOutcome
 from hanse.model.findings import (
     Finding,
@@ -82,8 +83,14 @@ def _finding(agent: ClusterId, refused: RefusedWrites, snapshot: MultiClusterSna
         caused_by=(
             *((found[0],) if found is not None else ()),
             *((cluster_ref(where),) if refused.is_down and refused.is_by_agent else ()),
+            *((cluster_ref(where),) if _has_lost_rights(refuser, snapshot) else ()),
         ),
     )
+
+
+def _has_lost_rights(refuser: Ref, snapshot: MultiClusterSnapshot) -> bool:
+    """Whether an account lacks rights since the roles went with the broker's namespace."""
+    return refuser.kind == ACCOUNT and bool(lost_broker_namespace(refuser.cluster, snapshot))
 
 
 def _webhook_place(refuser: Ref, snapshot: MultiClusterSnapshot) -> tuple[Ref, int] | None:

@@ -7,6 +7,8 @@ from shlex import quote
 from types import MappingProxyType
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from hanse.features.services.clusters import PUBLISHED
 from hanse.features.services.exported import (
     CONFLICT,
@@ -157,12 +159,14 @@ def condition_findings(
 ) -> Iterator[Finding]:
     """A finding for each bad condition of exports; the same one in several clusters is one.
 
+    But why a cluster has not joined a broker, and what mends that, is its own.
+
     Ready is left out if Valid or Conflict explains it, or the agent is cut off from the broker,
     which is a finding of its cluster. An export that has no conditions after UNSEEN_AFTER is
     ExportUnseen.
     """
     exports = {one.cluster: export for one in clusters for export in one.exports}
-    groups: dict[tuple[str, str, str], list[tuple[ClusterId, Condition]]] = {}
+    groups: dict[tuple[str, str, str, str], list[tuple[ClusterId, Condition]]] = {}
     for cluster, export in sorted(exports.items()):
         if not export.status.conditions:
             yield from _unseen_finding(cluster, export, snapshot)
@@ -170,7 +174,8 @@ def condition_findings(
         explained = any(one.type in ("Valid", CONFLICT) for one in bad)
         for one in bad:
             if not (one.type == "Ready" and (explained or one.reason in CUT_OFF)):
-                same = (one.type, one.reason, one.message)
+                alone = cluster if one.message == NOT_JOINED else ""
+                same = (one.type, one.reason, one.message, alone)
                 groups.setdefault(same, []).append((cluster, one))
     for reports in groups.values():
         if reports[0][1].type == CONFLICT:
@@ -265,7 +270,8 @@ def _condition_finding(
 ) -> Finding:
     """The finding of one bad condition that several clusters may report; not for Conflict.
 
-    The code is that of the condition's type, or ExportPending for the reason Pending.
+    The code is that of the condition's type, or ExportPending for the reason Pending. The remedy
+    mends it in all of them.
     """
     (first, bad), clusters = reports[0], [cluster for cluster, _ in reports]
     code, severity = _CODES.get(bad.type, ("", Severity.DEGRADED))
@@ -274,12 +280,14 @@ def _condition_finding(
     unwritten = code in ("ExportPending", "ExportFailed")
     brokers = snapshot.clusters_with_role(Role.BROKER)
     others = f" (in {', '.join(clusters)})" if len(clusters) > 1 else f" in {first}"
+    remedies = [_condition_remedy(one, c, exports[c], snapshot) for c, one in reports]
+    commands = (command for one in remedies for command in one.commands)
     return Finding(
         code=code,
         severity=severity,
         subject=subject_of(exports[first], first),
         summary=f"the export of {service.namespace}/{service.name}{others}: {bad.message}",
-        remedy=_condition_remedy(bad, first, exports[first], snapshot),
+        remedy=replace(remedies[0], commands=tuple(dict.fromkeys(commands))),
         since=bad.last_transition_time,
         caused_by=(
             *map(cluster_ref, (first, *brokers)),
