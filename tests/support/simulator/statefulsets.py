@@ -7,7 +7,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from hanse.features.statefulsets.names import LB_NEEDED, REBALANCE
-from hanse.kube.errors import NotFound
+from hanse.kube.errors import KubeError, NotFound
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Node, Pod, Service
 from hanse.model.kinds.policy import PodDisruptionBudget
@@ -57,6 +57,8 @@ class StatefulSets:
         """When the set was last deleted."""
         self.orphaned: float | None = None
         """When the set was deleted and its replicas left; None if it was launched again since."""
+        self.deleted: set[str] = set()
+        """The uids of StatefulSets whose set was deleted: what runs of them goes at any time."""
         self._launched_over: float | None = None
         """When it was launched over replicas that an orphaned one had left."""
         self.lost: set[ClusterId] = set()
@@ -121,6 +123,10 @@ class StatefulSets:
         await self._fleet.admin(BROKER).delete(StatefulSet, NAME, self._fleet.namespace)
         if self._may_be_unadopted():
             self.orphaned = self._fleet.now
+        for cluster in self._fleet.names:
+            with suppress(KubeError):
+                found = await self._fleet.objects(cluster, StatefulSet, self._fleet.namespace)
+                self.deleted |= {each["metadata"]["uid"] for each in found}
 
     def _may_be_unadopted(self) -> bool:
         """Whether a set is gone before every cluster has adopted what an orphaned one had left."""
@@ -286,7 +292,8 @@ class BudgetKept(Law):
     sentence = (
         f"No ready replica is taken while as many as {BUDGET} of those that are wanted are not "
         f"ready, nor one of the living because others are away; one that is replaced may be the "
-        f"{BUDGET} that the living lack. None is taken of a set that was orphaned."
+        f"{BUDGET} that the living lack. None is taken of a set that was orphaned. What ran for a "
+        "set that was deleted is no replica of the next one of its name."
     )
 
     def __init__(self, fleet: Fleet, sets: StatefulSets) -> None:
@@ -320,7 +327,8 @@ class BudgetKept(Law):
         if isinstance(event, Restored) or event.before is None:
             return
         gone = event.type == "DELETED" or not is_live(event.object)
-        if _is_ready_replica(event.before, cluster) and gone:
+        owners = {owner["uid"] for owner in event.before["metadata"].get("ownerReferences", ())}
+        if _is_ready_replica(event.before, cluster) and gone and not owners & self._sets.deleted:
             self._judge(cluster, event.object["metadata"]["name"])
 
     def _judge(self, cluster: ClusterId, replica: str) -> None:
