@@ -933,3 +933,17 @@ def test_replicas_of_a_lost_set_run_on_where_one_of_its_name_is_orphaned_before_
         seed=65116,
         parts=parts_named(["services", "statefulsets"]),
     )
+
+
+def test_hosts_follow_what_is_served_where_a_demoted_leader_has_left_only_its_lease() -> None:
+    play(
+        do("gslb.serve", "lubeck"),
+        do("gslb.promote", "bergen"),
+        do("faults.restart_server", "lubeck"),
+        do("faults.kill", "lubeck", pause=5),
+        do("gslb.demote", "bergen"),
+        do("faults.restore", "hamburg", 0),
+        do("gslb.serve", "hamburg"),
+        seed=66600,
+        parts=parts_named(["gslb"]),
+    )

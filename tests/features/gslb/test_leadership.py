@@ -11,10 +11,11 @@ from hanse.features.gslb.leadership import (
     leader_state,
     traffic_state,
 )
-from hanse.features.gslb.names import site_of
+from hanse.features.gslb.names import LEADER_LEASE, site_of
 from hanse.features.gslb.replication import plan_federation
 from hanse.model.facts import ClusterState, InvalidConnection, Phase, Role
-from hanse.model.kinds.gslb import AMKOCluster
+from hanse.model.kinds.coordination import Lease, LeaseMeta
+from hanse.model.kinds.gslb import NAMESPACE, AMKOCluster
 from hanse.model.snapshot import Snapshot
 from tests.features.gslb.fleet import LOCAL, amko, config, leader_copy, leader_snapshot, policy
 from tests.support.builders import cluster, stored
@@ -287,6 +288,34 @@ def test_a_leader_that_was_restored_from_before_its_term_begins_another() -> Non
     sites = {"hamburg": [amko("hamburg", follows="2/lubeck")]}
 
     assert leader_state(leader_snapshot([leader], sites)) == StartingTerm(3)
+
+
+LEADER_WORD = Lease(metadata=LeaseMeta(name=LEADER_LEASE, namespace=NAMESPACE))
+
+
+@pytest.mark.parametrize(
+    ("leads", "epoch", "expected"),
+    [
+        pytest.param(False, 1, StartingTerm(3), id="it has stepped down"),
+        pytest.param(True, 0, StartingTerm(3), id="somebody promotes this cluster"),
+    ],
+)
+def test_a_term_of_which_only_the_leaders_lease_is_left_is_followed_by_another(
+    leads: bool, epoch: int, expected: StartingTerm
+) -> None:
+    """What it replicated was restored to a state before it."""
+    leader = amko("lubeck", "bergen", "hamburg", leads=True, epoch=epoch)
+    other = [] if leads else [amko("hamburg")]
+    sites = {"bergen": [amko("bergen"), leader_copy(LEADER_WORD, "2/hamburg")], "hamburg": other}
+
+    assert leader_state(leader_snapshot([leader], sites)) == expected
+
+
+def test_a_leader_goes_on_beside_the_lease_of_one_that_cannot_be_asked() -> None:
+    leader = amko("lubeck", "bergen", leads=True, epoch=1)
+    sites = {"bergen": [amko("bergen"), leader_copy(LEADER_WORD, "2/hamburg")]}
+
+    assert isinstance(leader_state(leader_snapshot([leader], sites)), Leading)
 
 
 def test_a_leader_that_is_made_a_follower_ends_its_term() -> None:

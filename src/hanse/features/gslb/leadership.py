@@ -16,6 +16,7 @@ from hanse.features.gslb.names import (
     CLIENTS,
     CURRENT,
     INVALID,
+    LEADER_LEASE,
     MEMBERS,
     NO_CLIENTS,
     NO_LEADER,
@@ -31,6 +32,7 @@ from hanse.features.gslb.names import (
 from hanse.features.gslb.terms import LeaderTerm, leader_term, parse_epoch
 from hanse.model.facts import ClusterState, InvalidConnection, Phase, Role
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
+from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import (
     NAMESPACE,
@@ -188,11 +190,16 @@ def _evaluate_followers(
         return NotLeading((*first, condition), context)
     epoch = parse_epoch(local.metadata.annotations.get(TERM, ""))
     latest = latest_term(local, clients.passed, snapshot)
-    is_superseded = _is_superseded_by(latest, epoch, context)
-    was_own = latest.context == context
-    if not epoch or (is_superseded and (was_own or _has_stepped_down(latest, snapshot))):
-        return StartingTerm(latest.epoch + 1)
-    if is_superseded:
+    terms = (latest, *_terms_of_leases(clients.passed, snapshot))
+    ended = [
+        term
+        for term in terms
+        if _is_superseded_by(term, epoch, context)
+        and (term.context == context or _has_stepped_down(term, snapshot))
+    ]
+    if not epoch or ended:
+        return StartingTerm(max(term.epoch for term in (ended if epoch else terms)) + 1)
+    if _is_superseded_by(latest, epoch, context):
         error = (
             f"cluster {latest.context} leads since epoch {latest.epoch}, after this cluster's "
             f"epoch {epoch}; set isLeader to false here, or promote this cluster again"
@@ -248,6 +255,19 @@ def latest_term(local: AMKOCluster, sites: Iterable[ClusterId], snapshot: Snapsh
                 for other in snapshot.in_namespace(where, AMKOCluster, NAMESPACE)
             ]
     return max(found, key=lambda term: (term.epoch, term.context != local.spec.cluster_context))
+
+
+def _terms_of_leases(sites: Iterable[ClusterId], snapshot: Snapshot) -> Iterator[LeaderTerm]:
+    """The terms of the leader's Leases here and in the sites.
+
+    A term may have left nothing else but global services, where what it replicated was restored to
+    a state before it.
+    """
+    for where in (snapshot.local, *sites):
+        lease = snapshot.get(where, Lease, LEADER_LEASE, NAMESPACE)
+        term = leader_term(lease) if lease is not None else None
+        if term is not None:
+            yield term
 
 
 def _is_superseded_by(latest: LeaderTerm, epoch: int, context: str) -> bool:
