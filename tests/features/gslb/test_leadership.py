@@ -16,6 +16,7 @@ from hanse.features.gslb.replication import plan_federation
 from hanse.model.facts import ClusterState, InvalidConnection, Phase, Role
 from hanse.model.kinds.coordination import Lease, LeaseMeta
 from hanse.model.kinds.gslb import NAMESPACE, AMKOCluster
+from hanse.model.objects import Object
 from hanse.model.snapshot import Snapshot
 from tests.features.gslb.fleet import LOCAL, amko, config, leader_copy, leader_snapshot, policy
 from tests.support.builders import cluster, stored
@@ -305,8 +306,10 @@ def test_a_term_of_which_only_the_leaders_lease_is_left_is_followed_by_another(
 ) -> None:
     """What it replicated was restored to a state before it."""
     leader = amko("lubeck", "bergen", "hamburg", leads=True, epoch=epoch)
-    other = [] if leads else [amko("hamburg")]
-    sites = {"bergen": [amko("bergen"), leader_copy(LEADER_WORD, "2/hamburg")], "hamburg": other}
+    sites: dict[str, list[Object]] = {
+        "bergen": [amko("bergen"), leader_copy(LEADER_WORD, "2/hamburg")],
+        "hamburg": [] if leads else [amko("hamburg")],
+    }
 
     assert leader_state(leader_snapshot([leader], sites)) == expected
 
