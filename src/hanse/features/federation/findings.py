@@ -152,11 +152,11 @@ def _remedy(federation: str, where: ClusterId, snapshot: MultiClusterSnapshot) -
     if role:
         return remedy(alone + role)
     if supervisors:
-        by = f"--supervisor {snapshot.context_argument(min(supervisors))}"
+        again = join_federation(federation, where, min(supervisors), snapshot)
         return remedy(
             _leave_command(federation, where, snapshot),
             advice="nobody names it as a member: a `hanse leave` or a `hanse join` of it did not "
-            f"end; if it is to join: `{alone} {by}`",
+            f"end; if it is to join: `{again}`",
         )
     return Remedy(f"let it join again, by one of its supervisors: `{alone} --supervisor CONTEXT`")
 

@@ -211,7 +211,7 @@ class Gslb:
                 yield from _unchanged(AviHealthMonitor, name, CONTROLLER, snapshot, namespace="")
         local = local_amko_cluster(snapshot)
         service = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
-        term = leader_term(service) if service is not None else None
+        term = leader_term(service)
         follows = local is not None and not local.spec.is_leader
         from_other_leader = (
             term is not None and local is not None and term.context != local.spec.cluster_context
@@ -310,7 +310,7 @@ def _plan_lookups(names: Iterable[str], snapshot: Snapshot) -> Plan:
 def _is_later(host: str, where: str, state: Leading, snapshot: Snapshot) -> bool:
     """Whether the service of a host in a cluster was written in a later term than ours."""
     service = snapshot.get(where, GlobalService, host, NAMESPACE)
-    term = leader_term(service) if service is not None else None
+    term = leader_term(service)
     return term is not None and term > LeaderTerm(state.epoch, state.context)
 
 
@@ -324,7 +324,7 @@ def _has_copy_of_the_set(host: str, where: str, snapshot: Snapshot) -> bool:
         local_amko_cluster(snapshot),
         snapshot.get(where, GlobalService, host, NAMESPACE),
     )
-    term = leader_term(service) if service is not None else None
+    term = leader_term(service)
     return (
         term is not None
         and local is not None
@@ -344,7 +344,7 @@ def _belongs_to_another_leader(host: str, state: Leading, snapshot: Snapshot) ->
     if list_deployment_policies(snapshot):
         return False
     service = known_service(host, state, snapshot)
-    term = leader_term(service) if service is not None else None
+    term = leader_term(service)
     if term is None or term.context == state.context:
         return False
     is_here = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE) is not None

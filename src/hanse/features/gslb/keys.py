@@ -31,7 +31,7 @@ from hanse.features.gslb.mapping import (
 from hanse.features.gslb.notes import is_in_zones
 from hanse.features.gslb.replication import FEDERATION_KEY
 from hanse.features.gslb.routes import listener_hosts
-from hanse.features.gslb.terms import LeaderTerm, leader_term
+from hanse.features.gslb.terms import leader_term
 from hanse.features.gslb.tokens import TOKENS_KEY
 from hanse.features.gslb.watches import SERVICES_BY_ADDRESS, SERVICES_BY_SOURCE
 from hanse.model.facts import Answer, ClusterState, InvalidConnection, Role, WriteOutcome
@@ -221,7 +221,7 @@ def _keys_for_object(
                 *(_all_lease_keys(snapshot) if is_local and is_other else ()),
             )
         case Lease():
-            is_other_term = _term_of(change.before) != _term_of(change.after)
+            is_other_term = leader_term(change.before) != leader_term(change.after)
             return (
                 *(_all_lease_keys(snapshot) if change.after is None else ()),
                 *((FEDERATION_KEY,) if is_other_term else ()),
@@ -230,11 +230,6 @@ def _keys_for_object(
             return (POLICY_KEY, *_keys_for_mapping(change, snapshot))
         case _:
             return _keys_for_source(change, snapshot)
-
-
-def _term_of(lease: Object | None) -> LeaderTerm | None:
-    """The term that a leader's Lease is annotated with; None without one."""
-    return leader_term(lease) if lease is not None else None
 
 
 def _complaints(service: Object | None, zones: tuple[str, ...]) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ def plan_lease(context: str, snapshot: Snapshot, options: GslbOptions) -> Plan:
     current = snapshot.get(where, Lease, LEADER_LEASE, NAMESPACE)
     if not isinstance(state, Leading) or where not in (snapshot.local, *state.followers):
         return _plan_unchanged(current, where)
-    term = leader_term(current) if current is not None else None
+    term = leader_term(current)
     later = term is not None and term > LeaderTerm(state.epoch, state.context)
     if later and _age(current, snapshot.now) < DURATION:  # else nobody leads in that term any more
         return replace(_plan_unchanged(current, where), requeue_after=DURATION)

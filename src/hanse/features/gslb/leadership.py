@@ -264,8 +264,7 @@ def _terms_of_leases(sites: Iterable[ClusterId], snapshot: Snapshot) -> Iterator
     a state before it.
     """
     for where in (snapshot.local, *sites):
-        lease = snapshot.get(where, Lease, LEADER_LEASE, NAMESPACE)
-        term = leader_term(lease) if lease is not None else None
+        term = leader_term(snapshot.get(where, Lease, LEADER_LEASE, NAMESPACE))
         if term is not None:
             yield term
 

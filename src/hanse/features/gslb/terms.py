@@ -19,8 +19,10 @@ class LeaderTerm(Struct, frozen=True, order=True):
         return f"{self.epoch}/{self.context}"
 
 
-def leader_term(obj: Object) -> LeaderTerm | None:
-    """The term in an object's leader annotation; None if it has none, or an invalid one."""
+def leader_term(obj: Object | None) -> LeaderTerm | None:
+    """The term in an object's leader annotation; None without an object or a valid term."""
+    if obj is None:
+        return None
     text, slash, context = obj.metadata.annotations.get(LED_BY, "").partition("/")
     epoch = parse_number(text)
     return LeaderTerm(epoch, context) if slash and epoch is not None else None
