@@ -160,20 +160,23 @@ async def test_renewals_that_are_forbidden_are_told_at_once_and_until_they_are_a
         assert (scenario.denials, any(scenario.rejections)) == ([False, True, False], False)
 
 
-async def test_a_webhook_that_refuses_renewals_is_told_once_the_lease_may_have_run_out() -> None:
+async def test_a_webhook_that_refuses_renewals_is_told_before_the_lease_runs_out() -> None:
     scenario = HeartbeatScenario()
     scenario.working = True
     async with scenario.running():
         await scenario.client.create(UNANSWERED)
-        await asyncio.sleep(20)
-        assert scenario.states == [True]
+        await asyncio.sleep(15)
+        assert scenario.refusals == [""]
+        await asyncio.sleep(10)
+        assert scenario.states == [True, True]
         await asyncio.sleep(40)
         await scenario.client.delete(ValidatingWebhookConfiguration, "strict", "")
         await asyncio.sleep(20)
 
-        assert scenario.states == [True, False, True]
-        assert 'failed calling webhook "policy.example.com"' in scenario.refusals[1]
-        assert (scenario.refusals[0], scenario.refusals[2]) == ("", "")
+        assert scenario.states == [True, True, False, True]
+        for told in scenario.refusals[1:3]:
+            assert 'failed calling webhook "policy.example.com"' in told
+        assert (scenario.refusals[0], scenario.refusals[3]) == ("", "")
         assert not any((*scenario.denials, *scenario.rejections))
 
 

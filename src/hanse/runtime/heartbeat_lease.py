@@ -94,10 +94,12 @@ class HeartbeatLease:
         """Renew while this replica is active, until cancelled.
 
         `on_state` gets a failure at once if credentials or rights are refused, else after the
-        duration of the Lease without a renewal: from then on others may take it for expired.
+        duration of the Lease without a renewal: from then on others may take it for expired. Who
+        refuses renewals is told before that, from the second refusal on.
         """
         loop = asyncio.get_running_loop()
         last = loop.time()
+        refused = False
         while True:
             pause = None
             if is_active():
@@ -109,6 +111,9 @@ class HeartbeatLease:
                     or loop.time() - last >= self._duration().total_seconds()
                 ):
                     self._report_state(False)
+                elif refused and self._refusal is not None and self._reported is not None:
+                    self._report_state(self._reported.renewed)
+                refused = self._refusal is not None
                 pause = self._duration().total_seconds() / RENEWALS_PER_DURATION
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
