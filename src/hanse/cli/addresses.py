@@ -1,6 +1,7 @@
 """Addresses in options: of name servers, to listen on, and of networks."""
 
 import logging
+import re
 import socket
 from collections.abc import Callable
 from ipaddress import ip_address, ip_network
@@ -21,9 +22,8 @@ def parse_server_address(text: str, what: str = "") -> tuple[str, int]:
     error.
     """
     host, _, port = text.rpartition(":") if text.count(":") == 1 else (text, "", "53")
-    if text.startswith("["):
-        host, _, port = text.removeprefix("[").partition("]")
-        port = port.removeprefix(":") or "53"
+    if bracketed := re.fullmatch(r"\[([^]]*)](?::(.*))?", text):
+        host, port = bracketed[1], bracketed[2] or "53"
     try:
         ip_address(host)
         ok = port.isdecimal() and 0 < int(port) < 65536

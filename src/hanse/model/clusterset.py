@@ -55,7 +55,7 @@ def oldest_clusterset(sets: Iterable[ClusterSet]) -> ClusterSet | None:
 
 def _kept_rules(snapshot: Snapshot, broker: ClusterId) -> ClusterSetSpec:
     """The rules in the local cluster's record, or else `agreed_rules`, or else the defaults."""
-    records = snapshot.all(broker, ClusterMember)
+    records = list(snapshot.all(broker, ClusterMember))
     own = next((r for r in records if r.metadata.name == snapshot.local and not r.has_left), None)
     if own is not None and own.status.rules is not None:
         return own.status.rules

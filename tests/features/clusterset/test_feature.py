@@ -241,3 +241,12 @@ def test_a_cluster_follows_the_rules_that_it_kept_itself() -> None:
     )
 
     assert clusterset_spec(known, "broker") == TRUE_RULES
+
+
+@pytest.mark.parametrize("own", [(), (_with_rules("lubeck", None),)], ids=["no record", "no rules"])
+def test_a_cluster_without_rules_of_its_own_follows_those_of_most_members(
+    own: tuple[ClusterMember, ...],
+) -> None:
+    known = seen(_with_rules("aachen", TRUE_RULES), *own, _with_rules("x", TRUE_RULES))
+
+    assert clusterset_spec(known, "broker") == TRUE_RULES

@@ -305,4 +305,4 @@ def _resolve_with(
         if after.winner is not None and digest == observed.digest
         else stored.here.dot
     )
-    return RecordDraft(after, observed.state_at(dot), actor)
+    return RecordDraft(after, observed.state_at(dot), actor, stored.kept)

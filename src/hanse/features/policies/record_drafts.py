@@ -91,7 +91,7 @@ def draft_creation(
         return draft_quarantine(observed, merged, "Flapping", stored)
     ended = [e.dot for e in stored.history.entries if e.state != "Present"]
     concurrent = [e.dot for e in merged.entries if e.dot not in ended]
-    base = PolicyRecord(merged, stored.here, stored.actor)
+    base = PolicyRecord(merged, stored.here, stored.actor, stored.kept)
     return draft_edit(observed, base, known, concurrent, max_flips)
 
 
@@ -162,7 +162,9 @@ def draft_quarantine(
 ) -> RecordDraft:
     """The draft of a policy that is quarantined: it is kept, and replicated nowhere."""
     here = replace(observed.state_at(None), phase="Quarantined", reason=reason)
-    return RecordDraft(history, here, stored.actor if stored is not None else "")
+    if stored is None:
+        return RecordDraft(history, here)
+    return RecordDraft(history, here, stored.actor, stored.kept)
 
 
 def absent_state(here: LocalState) -> LocalState:
