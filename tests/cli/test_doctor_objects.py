@@ -322,6 +322,13 @@ def test_webhooks_of_an_agent_are_served_again_by_the_agent(
     assert found.of_agent
 
 
+def test_a_webhook_of_others_whose_service_has_a_name_like_ours_is_theirs() -> None:
+    service = {"clientConfig": {"service": {"name": "hanseatic-port", "namespace": "ports"}}}
+    theirs = named("ports", webhooks=[{"name": "a.ports.example.com", **service}])
+
+    assert check_objects([lists(validating=[theirs], slices=[])], NOW) == []
+
+
 @pytest.mark.parametrize("conditions", [{}, {"ready": None}, {"serving": True}])
 def test_an_endpoint_that_does_not_say_whether_it_is_ready_is_ready(conditions: Any) -> None:
     service = {"clientConfig": {"service": {"name": "hanse-webhooks", "namespace": "hanse-system"}}}

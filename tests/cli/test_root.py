@@ -135,6 +135,11 @@ def test_each_option_is_explained() -> None:
             id="no duration",
         ),
         pytest.param(
+            ["networks", "provider", "--range", "10.0.0.0/29"],
+            "hanse: --range 10.0.0.0/29 is too small for a network; give at least a /28",
+            id="a pool without room",
+        ),
+        pytest.param(
             ["status", "--kubeconfig", "/no/such/file"],
             "hanse: kubeconfig: cannot read /no/such/file: No such file or directory; "
             "name a readable file with --kubeconfig",

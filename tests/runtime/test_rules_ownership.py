@@ -8,11 +8,13 @@ from msgspec.structs import replace
 
 from hanse.model.facts import (
     ClusterDeparted,
+    PausedObject,
     Phase,
     Role,
 )
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import ClusterObjectRef, object_ref
+from hanse.model.ownership import PAUSED
 from hanse.model.plan import Desired, Key, Plan, Removal
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
 from hanse.runtime.diff import diff
@@ -105,10 +107,22 @@ async def test_rule_1_what_is_not_ours_goes_only_by_a_removal_with_uid_and_cause
         for name, dust in (("grain", "yes"), ("dune", "other")):
             await world.client("lubeck").create(configmap(name, SHOP, dust=dust))
         await world.client("lubeck").create(configmap("gold", SHOP))
+        paused = configmap("heap", SHOP, dust="yes")
+        meta = replace(paused.metadata, annotations={PAUSED: "true"})
+        await world.client("lubeck").create(replace(paused, metadata=meta))
         await world.settle()
 
-        left = {n for n in ("grain", "dune", "gold") if await find_configmap(world, "lubeck", n)}
-        assert left == {"dune", "gold"}
+        names = ("grain", "dune", "gold", "heap")
+        left = {n for n in names if await find_configmap(world, "lubeck", n)}
+        assert left == {"dune", "gold", "heap"}
+        facts = world.agents["lubeck"].reconciler.informers.facts
+        assert [one.target.ref.name for one in facts.all(PausedObject)] == ["heap"]
+
+        resumed = {"metadata": {"annotations": {PAUSED: None}}}
+        await world.client("lubeck").patch(ConfigMap, "heap", SHOP, resumed)
+        await world.settle()
+
+        assert await find_configmap(world, "lubeck", "heap") is None
 
 
 # 2

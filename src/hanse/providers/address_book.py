@@ -21,6 +21,8 @@ from hanse.model.objects import Wire
 
 UNCONFIRMED_SECONDS = 60.0
 NETWORK_PREFIX = 24
+SMALLEST_POOL_PREFIX = 28
+"""Of a pool with the address of a DNS and some for Services."""
 DNS_OFFSET = 10
 """The address of a network's DNS within its range."""
 MAX_REQUEST = 1024 * 1024

@@ -145,7 +145,7 @@ class NameServer:
         Raises Conflict or AlreadyExists if not; the result is known to `read` without a transfer.
         """
         name = _require_published_name(obj)
-        observed = self._known[name.name]
+        observed = self._require_known(name)
         update = self._conditional_update(observed)
         domain, owner_domain = _dns_name(name), _owner_domain(name)
         for records in observed.spec.records:
@@ -162,13 +162,19 @@ class NameServer:
         Raises Conflict or AlreadyExists if they are not as last known.
         """
         name = _require_published_name(obj)
-        observed = self._known[name.name]
+        observed = self._require_known(name)
         update = self._conditional_update(observed)
         for records in observed.spec.records:
             update.delete(_dns_name(name), records.type)
         update.delete(_owner_domain(name), dns.rdatatype.TXT)
         await self._send_update(update)
         self._known.pop(name.name, None)
+
+    def _require_known(self, name: PublishedName) -> PublishedName:
+        """A name as last known; raises Conflict if the zone did not have it when last read."""
+        if (known := self._known.get(name.name)) is None:
+            raise self._rcode_error(dns.rcode.NXDOMAIN)
+        return known
 
     def _conditional_update(self, observed: PublishedName) -> dns.update.UpdateMessage:
         """An update that requires a name and its owner record to be as observed.

@@ -161,16 +161,16 @@ class DiffBuilder:
     def add_removal(self, removal: Removal) -> None:
         """Add the deletion of an object for a cause, if it is there with the removal's uid.
 
-        Nothing if it is being deleted already, or its cluster cannot be written now, which is
-        recorded.
+        Nothing if it is being deleted already; nor if it is paused, or its cluster cannot be
+        written now, which is recorded.
         """
         place = removal.target
         observed = self._snapshot.find(place)
         if observed is None or observed.metadata.uid != removal.uid:
             return
-        if observed.metadata.deletion_timestamp is None and self._is_writable(
-            place, type(observed), removal.as_leader_of
-        ):
+        if observed.metadata.deletion_timestamp is not None or self._is_paused(observed, place):
+            return
+        if self._is_writable(place, type(observed), removal.as_leader_of):
             self._actions.append(
                 Delete(
                     place.where,

@@ -98,6 +98,21 @@ def theirs_known(connect: NameServer, was: PublishedName) -> NameServer:
     return connect
 
 
+async def test_a_name_that_is_gone_is_neither_changed_nor_deleted(theirs: ExternalServer) -> None:
+    connect = theirs.connect()
+    await connect.list(PublishedName)
+    await connect.create(name())
+    await theirs.connect().list(PublishedName)
+    await theirs.edit(lambda update: update.delete("web"))
+    await theirs.edit(lambda update: update.delete("_hanse.web"))
+    await connect.list(PublishedName)
+
+    with pytest.raises(Conflict, match="the name is gone"):
+        await connect.update(name("web", "10.0.0.9"))
+    with pytest.raises(Conflict, match="the name is gone"):
+        await connect.delete(name())
+
+
 async def test_a_name_that_lost_its_mark_is_no_longer_ours(theirs: ExternalServer) -> None:
     connect = theirs.connect()
     await connect.list(PublishedName)

@@ -127,12 +127,12 @@ def our_webhooks(
 ) -> Iterator[tuple[ValidatingWebhookConfiguration | MutatingWebhookConfiguration, str, str]]:
     """Each webhook whose Service is ours: its configuration, its name, and the Service's name.
 
-    Services of ours have names that begin with `hanse`.
+    Services of ours are in hanse-system, and have names that begin with `hanse`.
     """
     for watch in WEBHOOKS:
         for configuration in read.listed(watch):
             for webhook in configuration.webhooks:
                 service = (webhook.get("clientConfig") or {}).get("service") or {}
                 name = service.get("name", "")
-                if name.startswith("hanse"):
+                if name.startswith("hanse") and service.get("namespace") == SYSTEM_NAMESPACE:
                     yield configuration, str(webhook["name"]), name

@@ -154,15 +154,18 @@ def _own_cluster(site: GslbCluster) -> AMKOCluster:
     """
     if site.unreachable:
         raise CommandFailed(f"{site.name} cannot be reached: {site.unreachable}")
-    match site.clusters:
-        case ():
-            raise InputError(f"{site.name} has no AMKOCluster in {NAMESPACE}; create it first")
-        case (only,):
+    return _only_cluster(site.name, site.clusters)
+
+
+def _only_cluster(name: str, clusters: Sequence[AMKOCluster]) -> AMKOCluster:
+    """The only one of a site's AMKOClusters; raises `InputError` for none or several."""
+    match clusters:
+        case []:
+            raise InputError(f"{name} has no AMKOCluster in {NAMESPACE}; create it first")
+        case [only]:
             return only
         case _:
-            raise InputError(
-                f"{site.name} has several AMKOClusters in {NAMESPACE}; delete all but one"
-            )
+            raise InputError(f"{name} has several AMKOClusters in {NAMESPACE}; delete all but one")
 
 
 def _check_promotable(site: GslbCluster, view: GslbView) -> None:
@@ -229,7 +232,8 @@ async def _wait_for_status(client: Client, request: LeaderChange, echo: Echo) ->
     try:
         async with asyncio.timeout(request.timeout):
             while True:
-                (own,) = (await client.list(AMKOCluster, namespace=NAMESPACE)).objects
+                listed = await client.list(AMKOCluster, namespace=NAMESPACE)
+                own = _only_cluster(request.cluster, listed.objects)
                 conditions = own.status.conditions
                 if own.metadata.annotations.get(TERM) and len(conditions) > 1:
                     break

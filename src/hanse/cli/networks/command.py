@@ -207,12 +207,17 @@ def provider(context: click.Context, listen: str, pool: str, file: Path | None) 
     from hanse.app.network_provider import providing_addresses
     from hanse.cli.addresses import bind_listener
     from hanse.cli.process import run_async, start_logging
+    from hanse.providers.address_book import SMALLEST_POOL_PREFIX
 
     start_logging(global_options(context), service=True)
     try:
-        IPv4Network(pool)
+        prefix = IPv4Network(pool).prefixlen
     except ValueError:
         raise InputError(f"--range {pool!r} is no IPv4 network; write it as 10.60.0.0/16") from None
+    if prefix > SMALLEST_POOL_PREFIX:
+        raise InputError(
+            f"--range {pool} is too small for a network; give at least a /{SMALLEST_POOL_PREFIX}"
+        )
 
     async def serve() -> int:
         """Serve the address book until cancelled.
