@@ -35,6 +35,8 @@ def test_the_walk_on_your_machine_works(tmp_path: Path) -> None:
     )
     assert imported == [("10", "beer"), ("10", "fish")]
     assert "# broker: would delete ServiceAccount hanse-broker-accounts/lubeck\n" in result.out
+    assert "# lubeck: would delete ServiceImport market/fish\n" in result.out
+    assert "# lubeck: would delete Secret hanse-system/hanse-broker\n" in result.out
     assert "lubeck has left broker: nothing of it is left there but its record\n" in result.out
     assert '[{"cluster":"bergen"}]' in result.out
     assert "bergen was made to leave broker: 1 objects that it published are deleted" in result.out

@@ -118,8 +118,9 @@ async def _leave(broker: Client, member: Client, request: BrokerLeave, *, dry_ru
     record = await _checked_record(broker, member, request)
     prepared = await list_prepared(broker, place)
     if dry_run:
-        published = await list_published(broker, place)
-        _show_deletions(place, [*published, *prepared])
+        _show_leave(place, record, [*await list_published(broker, place), *prepared])
+        if not await _is_joined_elsewhere(broker, member, place):
+            _show_deletions(place.cluster, await list_derived(member, place.namespace))
         return
     if not record.has_left and await _had_agent(broker, record):
         if record.status.phase != "Leaving":
@@ -249,10 +250,10 @@ async def give_up_member(broker: Client, place: MemberPlace, *, dry_run: bool) -
     kept = (SERVICE_ACCOUNT,)
     gone = [one for one in await list_prepared(broker, place) if one.kind not in kept]
     published = await list_published(broker, place)
-    if dry_run:
-        _show_deletions(place, [*published, *gone])
-        return
     record = await find_record(broker, place)
+    if dry_run:
+        _show_leave(place, record, [*published, *gone])
+        return
     if record is None:
         made = manifests.member_record(place.namespace, place.cluster, "unknown")
         await apply(broker, (made,))
@@ -269,11 +270,21 @@ async def give_up_member(broker: Client, place: MemberPlace, *, dry_run: bool) -
     )
 
 
-def _show_deletions(place: MemberPlace, objects: Sequence[BrokerObject]) -> None:
-    """Print that a dry run would set the record to Left, and delete these objects on the broker."""
-    click.echo(f"# {place.broker}: would set the phase of ClusterMember {place.cluster} to Left")
+def _show_leave(
+    place: MemberPlace, record: ClusterMember | None, objects: Sequence[BrokerObject]
+) -> None:
+    """Print what a dry run would do on the broker: set the record to Left, and delete objects."""
+    if record is None or not record.has_left:
+        click.echo(
+            f"# {place.broker}: would set the phase of ClusterMember {place.cluster} to Left"
+        )
+    _show_deletions(place.broker, objects)
+
+
+def _show_deletions(cluster: str, objects: Sequence[BrokerObject]) -> None:
+    """Print the objects that a dry run would delete in a cluster."""
     for one in objects:
-        click.echo(f"# {place.broker}: would delete {one}")
+        click.echo(f"# {cluster}: would delete {one}")
 
 
 async def _check_nothing_left(broker: Client, member: Client | None, request: BrokerLeave) -> None:
