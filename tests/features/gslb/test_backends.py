@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import pytest
 from msgspec.structs import replace
 
+from hanse.features.gslb.backends import list_objects_for
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.health import member_probes
 from hanse.features.gslb.keys import all_keys, keys_for_change
@@ -257,6 +258,24 @@ def test_a_route_has_the_host_of_its_listener(
         assert KEY in set(keys_for_change(ObjectChange("lubeck", None, obj), snapshot))
     (patch,) = [p for p in Gslb().plan(Key("policy"), snapshot).patches if _is_policy(p)]
     assert patch.change["status"]["warnings"] is None
+
+
+def test_a_route_of_two_gateways_with_its_host_is_one_object() -> None:
+    route = http_route(hostnames=())
+    (ref,), (status,) = route.spec.parent_refs, route.status.parents
+    far = replace(ref, name="far")
+    route = replace(
+        route,
+        spec=replace(route.spec, parent_refs=(ref, far)),
+        status=GatewayRouteStatus(parents=(status, replace(status, parent_ref=far))),
+    )
+    edge = gateway(*(replace(listener, hostname=HOST) for listener in LISTENERS))
+    other = replace(edge, metadata=replace(edge.metadata, name="far"))
+    snapshot = leader_snapshot([LEADER, config("lubeck"), policy("lubeck"), route, edge, other])
+
+    found = list(list_objects_for(HOST, "", "lubeck", snapshot))
+
+    assert [one.name for one in found] == [route.name]
 
 
 def test_a_route_without_any_host_is_reported() -> None:

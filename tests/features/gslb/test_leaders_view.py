@@ -1,6 +1,7 @@
 """What is said of who leads the GSLB configuration, and of what that one has."""
 
 import pytest
+from msgspec.structs import replace
 
 from hanse.model.kinds.gslb import AMKOCluster, AMKOClusterSpec
 from hanse.model.objects import Meta, Object
@@ -32,3 +33,15 @@ def test_a_leader_with_half_of_a_configuration_is_told_what_it_lacks(
         assert str(one.subject) == "AMKOCluster avi-system/amko in lubeck"
         assert f"has no {missing} in avi-system" in one.summary
         assert one.remedy.ask
+
+
+def test_one_that_was_created_in_another_namespace_leads_nothing_and_hides_nobody() -> None:
+    misplaced = replace(LEADER, metadata=Meta(name="amko", namespace="default"))
+    follower = replace(LEADER, spec=replace(LEADER.spec, is_leader=False))
+
+    codes = [
+        {one.code for one in findings(read("lubeck", own, misplaced))} & {"LeaderMissing"}
+        for own in (LEADER, follower)
+    ]
+
+    assert codes == [set(), {"LeaderMissing"}]

@@ -191,12 +191,14 @@ def list_objects_for(
     if domain and host.endswith(f".{domain}"):
         front = host.removesuffix(f".{domain}")
         yield from snapshot.by(where, SOURCES_BY_HOST[Service], UNNAMED_PREFIX + front)
-    for gateway in snapshot.by(where, GATEWAYS_BY_HOST, host):
-        name = f"{gateway.metadata.namespace}/{gateway.metadata.name}"
-        for index in ROUTES_BY_GATEWAY.values():
-            for route in snapshot.by(where, index, name):
-                if host in inherited_hosts(route, where, snapshot):
-                    yield route
+    routes = {
+        object_ref(route): route  # once, however many of its Gateways have the host
+        for gateway in snapshot.by(where, GATEWAYS_BY_HOST, host)
+        for index in ROUTES_BY_GATEWAY.values()
+        for route in snapshot.by(where, index, f"{gateway.namespace}/{gateway.name}")
+        if host in inherited_hosts(route, where, snapshot)
+    }
+    yield from routes.values()
 
 
 def hosts_of(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:

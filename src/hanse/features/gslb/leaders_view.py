@@ -112,6 +112,7 @@ def _by_cluster(snapshot: MultiClusterSnapshot) -> list[tuple[ClusterId, AMKOClu
         where.rpartition("/")[2]: own
         for where in sorted(connected, key=lambda where: ("/" not in where, where))
         for own in snapshot.all(where, AMKOCluster)
+        if own.namespace == NAMESPACE
     }
     return list(found.items())
 

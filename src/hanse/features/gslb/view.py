@@ -271,7 +271,10 @@ def _credentials_remedy(
 def _is_oldest(one: GSLBConfig, where: ClusterId, snapshot: MultiClusterSnapshot) -> bool:
     """Whether a GSLBConfig is the oldest of its cluster in the GSLB namespace: the one to keep."""
     found = (o for o in snapshot.all(where, GSLBConfig) if o.namespace == NAMESPACE)
-    return one == min(found, key=lambda o: (o.metadata.creation_timestamp or snapshot.now, o.name))
+    oldest = min(
+        found, key=lambda o: (o.metadata.creation_timestamp or snapshot.now, o.name), default=None
+    )
+    return one == oldest
 
 
 def _delete_unused_remedy(

@@ -1,4 +1,4 @@
-"""Plans the import of one service: in this cluster, and the aggregate on the broker."""
+"""Plans the import of one service in this cluster."""
 
 from collections.abc import Iterator, Sequence
 
