@@ -20,19 +20,23 @@ class Readiness(Struct, frozen=True):
 async def serving(
     listener: socket.socket, registry: CollectorRegistry, readiness: Callable[[], Readiness]
 ) -> AsyncIterator[None]:
-    """Serve `/healthz`, `/readyz` and `/metrics` on a socket until the block ends.
+    """Serve `/healthz`, `/readyz` and `/metrics` on a bound socket until the block ends.
 
-    `/readyz` answers 503 while it is not ready.
+    `/healthz` always answers 200. `/readyz` calls `readiness` for each request and answers its
+    text, with 200 if it is ready, else 503. `/metrics` has the metrics of the registry.
     """
 
     async def healthz(_: web.Request) -> web.Response:
+        """Always 200, with the text `ok`."""
         return web.Response(text="ok\n")
 
     async def readyz(_: web.Request) -> web.Response:
+        """The text of `readiness()`: 200 if it is ready, else 503."""
         state = readiness()
         return web.Response(text=f"{state.text}\n", status=200 if state.ready else 503)
 
     async def metrics(_: web.Request) -> web.Response:
+        """The metrics of the registry in the text format of Prometheus."""
         body = generate_latest(registry)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 

@@ -14,7 +14,11 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 def configure(
     form: Format = "human", *, level: int = logging.WARNING, stream: TextIO | None = None
 ) -> None:
-    """Write log records from a level on to one stream; a second call replaces the first."""
+    """Write the records of the root logger from `level` on to one stream, by default stderr.
+
+    All handlers that the root logger had are removed, so that a second call replaces the first.
+    asyncio never logs below INFO.
+    """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else HumanLines())
     logging.basicConfig(handlers=[handler], force=True)
@@ -22,7 +26,7 @@ def configure(
 
 
 def set_level(level: int) -> None:
-    """Change the level; asyncio never logs below INFO."""
+    """Set the level of the root logger; that of asyncio is never below INFO."""
     logging.getLogger().setLevel(level)
     logging.getLogger("asyncio").setLevel(max(level, logging.INFO))
 
@@ -31,7 +35,11 @@ class JsonLines(logging.Formatter):
     """One JSON object per line: time, level, logger, message, and the fields by name."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """A JSON object: time in UTC, level, logger, message, extra fields, and any traceback."""
+        """A JSON object: time in UTC, level in small letters, logger, message, and extra fields.
+
+        Any traceback is the field `error`. An extra field replaces another of the same name; values
+        that JSON does not have become texts.
+        """
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -48,7 +56,10 @@ class HumanLines(logging.Formatter):
     """Time, level, message, and the fields as name=value."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Time, level, message, `name=value` of extra fields in one line; then any traceback."""
+        """Local time, level, message, and `name=value` of extra fields in one line.
+
+        Any traceback follows in the next lines.
+        """
         at = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
         fields = "".join(
             f" {name}={_quote(value)}" for name, value in _extra_fields(record).items()
@@ -58,10 +69,11 @@ class HumanLines(logging.Formatter):
 
 
 def _extra_fields(record: logging.LogRecord) -> dict[str, Any]:
+    """The fields that the caller gave with `extra`: the attributes that no plain LogRecord has."""
     return {name: value for name, value in vars(record).items() if name not in _STANDARD}
 
 
 def _quote(value: object) -> str:
-    """A value as it is; in JSON quotes if it is empty or has spaces, quotes or `=`."""
+    """A value as text; as a JSON string if it is empty or has whitespace, `"` or `=`."""
     text = str(value)
     return json.dumps(text) if not text or any(c.isspace() or c in '="' for c in text) else text

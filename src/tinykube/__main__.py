@@ -14,14 +14,17 @@ from tinykube.controllers.controller_manager import Simulation
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Print the message to stderr without the usage, and exit with status 2."""
+        """Exit with status 2 after the message on stderr, prefixed `tinykube: `, without usage."""
         sys.exit(_print_error(message, 2))
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a cluster until SIGINT or SIGTERM; returns the exit status.
 
-    It is 0, 1 after an OSError (the port, the kubeconfig), and 2 for a number out of its range.
+    It is 0, 1 after an OSError (the port, the kubeconfig), and 2 for a number out of its range,
+    each error with a message on stderr. Other bad arguments end the process with status 2
+    (`SystemExit`). Without `--kubeconfig` that file is in a temporary folder, which is removed at
+    the end.
     """
     parser = _Parser(prog="python -m tinykube", description="A Kubernetes cluster in one process.")
     parser.add_argument("--port", type=int, default=0, help="serve on this port, not on a free one")
@@ -59,7 +62,7 @@ async def _run(kubeconfig: Path, port: int, nodes: int) -> None:
 
 
 def _print_error(message: str, status: int) -> int:
-    """Print a message to stderr; returns the given status unchanged."""
+    """Print a message to stderr, prefixed `tinykube: `; returns the given status unchanged."""
     sys.stderr.write(f"tinykube: {message}\n")
     return status
 

@@ -71,10 +71,10 @@ class WebhookAdmission:
         }
 
     async def mutate(self, attributes: AdmissionAttributes) -> Object:
-        """The object after all mutating webhooks, in order; {} if the request has no object.
+        """The object after all mutating webhooks, by names of configurations; {} without an object.
 
-        Which ones match is decided by the object as requested; the first denial or failure is
-        raised.
+        Which ones match is decided by the object as requested. The first denial or failure is
+        raised; a failure with failurePolicy Ignore leaves the object as it is.
         """
         obj = attributes.object
         for hook in [*self._matching_hooks(_MUTATING, attributes)]:
@@ -87,7 +87,8 @@ class WebhookAdmission:
     async def validate(self, attributes: AdmissionAttributes) -> None:
         """Call the validating webhooks concurrently and wait for all of them.
 
-        Raises the error of the first, in the order of configurations, that denies or fails.
+        Raises the error of the first, in the order of configurations, that denies or fails; a
+        failure with failurePolicy Ignore is none.
         """
         hooks = [*self._matching_hooks(_VALIDATING, attributes)]
         if not hooks:
@@ -112,7 +113,10 @@ class WebhookAdmission:
                 yield hook
 
     def _find_hooks(self, store: str, attributes: AdmissionAttributes) -> Iterator[_Hook]:
-        """The webhooks of a store of configurations whose rules match the request."""
+        """The webhooks of a store of configurations whose rules match the request.
+
+        Selectors are not compared; the order is that of the configurations' names.
+        """
         for configuration in self._storage.objects(store):
             for spec in configuration.get("webhooks") or ():
                 policy, rules = spec.get("matchPolicy"), spec.get("rules") or ()

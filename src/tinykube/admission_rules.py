@@ -39,12 +39,19 @@ class AdmissionAttributes(Struct, frozen=True):
 
     @property
     def options(self) -> Object:
-        """The options as an AdmissionReview shows them: of the deletion, else of the query."""
+        """The options as an AdmissionReview shows them.
+
+        The DeleteOptions of a deletion if there are any, else those that the call's verb and query
+        give.
+        """
         return self.delete_options or self.call.options_object()
 
     @property
     def dry_run(self) -> bool:
-        """Whether nothing is to be stored; raises a 422 for a value other than `All`."""
+        """Whether nothing is to be stored: by the DeleteOptions of a deletion, else by the query.
+
+        Raises a 422 for a value other than `All` in the query.
+        """
         if self.delete_options is not None:
             return bool(self.delete_options.get("dryRun"))
         return self.call.dry_run
@@ -122,7 +129,11 @@ class MatchCache(Generic[T]):
         attributes: AdmissionAttributes,
         find: Callable[[AdmissionAttributes], Iterable[T]],
     ) -> list[T]:
-        """What `find` gives for the request, or gave for one of the same resource and operation."""
+        """What `find` gives for the request, or gave for one of the same resource and operation.
+
+        The subresource has to be the same too. The list is cached until a store or the registry
+        changes; it must not be modified.
+        """
         if self._generation != self._registry.generation:
             self._found.clear()
             self._generation = self._registry.generation
@@ -158,7 +169,8 @@ def matching_version(
 def rule_matches(rule: dict[str, Any], resource: Resource, attributes: AdmissionAttributes) -> bool:
     """Whether operation, group, version, scope and resource of a request all match a rule.
 
-    The resource is given apart, as it may be another version of the requested one.
+    They are those of `resource`, which may be another version of the requested one; the subresource
+    is that of the request. resourceNames are not compared.
     """
 
     def named(field: str, value: str) -> bool:

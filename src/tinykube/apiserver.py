@@ -123,7 +123,10 @@ class ApiServer:
     async def stream(
         self, request: RequestLike, user: User = ADMIN
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Answer one watch, line by line; raises `StatusError` on entry for any status but 200."""
+        """Answer one watch, line by line; the watch ends on exit.
+
+        Raises `StatusError` on entry for any status but 200, 405 for a request that is not a watch.
+        """
         call = self._resolve(request, self._authorize(request, user))
         if call.verb != "watch" or "watch" not in call.resource.verbs:
             raise method_not_allowed()
@@ -154,14 +157,17 @@ class ApiServer:
         return user
 
     def _resolve(self, request: RequestLike, user: User) -> Call:
-        """The call for a request to a resource path; raises `NoSuchPath` for other paths."""
+        """The call for a request to a resource path; raises `NoSuchPath` for other paths.
+
+        Raises a 404 too if the resource or subresource is not served.
+        """
         if not is_resource_path(request.path):
             raise NoSuchPath
         target = resolve_path(self.registry, request.path)
         return Call(request, target, user, self.clock.now())
 
     async def _handle(self, request: RequestLike, user: User) -> Response:
-        """Answer a request for a discovery document, or for a resource.
+        """Authorize a request and answer it, for a discovery document or for a resource.
 
         After a write, also a failed one, the CRDs' status and deletion are updated. Raises
         `StatusError`, which the caller answers.
@@ -224,8 +230,9 @@ class ApiServer:
     def _check_verb(self, call: Call) -> str:
         """The call's verb, unchanged; raises 405 if the resource or subresource does not have it.
 
-        Also refused: a create with a name, or while the CRD is terminating, and all verbs but list
-        without the namespace that the resource needs (404 for custom resources).
+        Also refused: a create with a name but no subresource or the reverse, or while the CRD is
+        terminating, and all verbs but list without the namespace that the resource needs (404 for
+        custom resources).
         """
         subresource = call.resource.subresource(call.target.subresource)
         verbs = subresource.verbs if subresource is not None else call.resource.verbs
@@ -242,5 +249,8 @@ class ApiServer:
 
 
 def is_watch(request: RequestLike) -> bool:
-    """Whether a request is a GET that is authorized and served as a watch."""
+    """Whether a request is a GET for a watch, as authorization sees it.
+
+    That is one with the `/watch/` prefix, or of a collection with the query `watch`.
+    """
     return request.method == "GET" and attributes_of(request).verb == "watch"

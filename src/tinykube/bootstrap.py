@@ -152,7 +152,7 @@ class Bootstrap:
     def _create(
         self, store: str, api_version: str, kind: str, metadata: Object, body: Object
     ) -> None:
-        """Store an object with uid and creationTimestamp; no defaults, validation or admission."""
+        """Store an object with new uid and creationTimestamp, without defaulting and admission."""
         made = {
             **metadata,
             "uid": new_uid(self._random),

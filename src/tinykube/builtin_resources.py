@@ -22,7 +22,8 @@ def _resource(
 ) -> Resource:
     """A resource of version v1; a subresource that is given by name has the resource's kind.
 
-    `short` are short names, such as "po"; `store` defaults to `plural.group`.
+    `short` are short names, such as "po"; `store` defaults to `plural.group`, without group to the
+    plural.
     """
     given = (Subresource(sub, kind) if isinstance(sub, str) else sub for sub in subresources)
     return Resource(
@@ -50,7 +51,10 @@ def _cluster_resource(
     verbs: tuple[str, ...] = ALL_VERBS,
     categories: tuple[str, ...] = (),
 ) -> Resource:
-    """As `_resource`, but cluster-scoped, in the default store."""
+    """A cluster-scoped resource of version v1, stored as `plural.group`.
+
+    A subresource that is given by name has the resource's kind; `short` are short names.
+    """
     return _resource(
         group,
         kind,

@@ -57,7 +57,10 @@ class Cluster:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Cancel the controllers, wait for their end, and end all open watches."""
+        """Cancel the controllers, wait for their end, and end all open watches.
+
+        An error of the controllers is not raised.
+        """
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait({self._running})
@@ -91,9 +94,11 @@ class Cluster:
         return answer
 
     async def create(self, obj: Object, namespace: str = "default") -> Object:
-        """Create an object, in its own namespace or else the given one; returns it as created.
+        """Create an object as administrator; returns it as created.
 
-        The path is that of its apiVersion and kind; raises a 400 if that kind is not served.
+        Its namespace is its own or else the given one, which does not matter if it is
+        cluster-scoped. Raises a 400 if its apiVersion and kind are not served, and the
+        `StatusError` of a refusal.
         """
         resource = self.api.registry.of_kind(obj.get("apiVersion", ""), obj.get("kind", ""))
         if resource is None:
@@ -104,7 +109,7 @@ class Cluster:
     async def wait_for(self, path: str, condition: Callable[[Object], object]) -> Object:
         """Return the object at a path once it exists and meets a condition; has no timeout.
 
-        Raises every `StatusError` but a 404.
+        It is read again after every write to the storage. Raises every `StatusError` but a 404.
         """
         changed = asyncio.Event()
         unsubscribe = self.api.storage.subscribe(lambda _: changed.set())

@@ -17,9 +17,10 @@ _CORE_NAMES = {new: old for old, new in _EVENT_NAMES.items()}
 
 
 def to_served(resource: Resource, stored: Object) -> Object:
-    """A stored object in the resource's version; shares its parts, and is itself if that is stored.
+    """A stored object in the resource's version; the stored object itself if it has that version.
 
-    Only Events have other fields in other versions; custom resources change their apiVersion.
+    Else a copy that shares its values. Only Events have other fields in other versions; other
+    resources change their apiVersion alone.
     """
     if stored["apiVersion"] == resource.api_version:
         return stored
@@ -29,9 +30,9 @@ def to_served(resource: Resource, stored: Object) -> Object:
 
 
 def to_stored(resource: Resource, obj: Object) -> Object:
-    """An object of the resource's version in the version that is stored; shares its parts.
+    """An object of the resource's version in the version that is stored.
 
-    The object itself if its version is the stored one.
+    The object itself if that is its version; else a copy that shares its values.
     """
     if resource.store == "events" and resource.group:
         return _rename_fields(obj, _CORE_NAMES, "v1")
@@ -41,7 +42,10 @@ def to_stored(resource: Resource, obj: Object) -> Object:
 
 
 def _rename_fields(obj: Object, names: dict[str, str], api_version: str) -> Object:
-    """A copy with renamed fields and this apiVersion, without empty `reporting*` fields."""
+    """A copy with top-level fields renamed by `names`, and this apiVersion.
+
+    Fields that begin with `reporting` are left out if they are an empty text.
+    """
     renamed: dict[str, Any] = {
         names.get(key, key): value
         for key, value in obj.items()

@@ -76,9 +76,10 @@ _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 
 
 def _version_errors(version: dict[str, Any], field: str, *, alone: bool) -> Iterator[FieldError]:
-    """Validation errors of a version; those of the only one (`alone`) have the path of the spec.
+    """Errors of one version: its name, schema, and types of columns.
 
-    Without a schema nothing but that and the name is checked.
+    Without a schema only the name is checked. If it is the only version (`alone`), errors of schema
+    and columns have paths of the spec (`spec.validation...`), not of the version.
     """
     name = version.get("name") or ""
     for problem in dns1035_label_problems(name):
@@ -104,17 +105,21 @@ def _version_errors(version: dict[str, Any], field: str, *, alone: bool) -> Iter
 
 @lru_cache(256)  # the clusters of a process are given the same CRDs
 def _encoded_structure_errors(schema: bytes, field: str) -> tuple[FieldError, ...]:
-    """The errors of `_structure_errors` for a schema encoded as JSON; cached."""
+    """The errors of a schema, given as JSON, and of those below it; cached.
+
+    Rules, missing types, bad defaults, arrays without items; `field` is the path of the schema.
+    """
     return tuple(_structure_errors(msgspec.json.decode(schema), field))
 
 
 def _structure_errors(
     schema: dict[str, Any], field: str, uncorrelated: str = ""
 ) -> Iterator[FieldError]:
-    """Errors of a schema and below: rules, types and defaults, arrays without items, properties.
+    """Errors of a schema and of those below it, not of values.
 
-    `uncorrelated` is the field of an enclosing schema whose parts have no old values, within which
-    rules may not read `oldSelf`; empty if there is none.
+    Rules; missing types and bad defaults, below only; arrays without items; additionalProperties
+    beside properties. `uncorrelated` is the field of an enclosing schema whose parts have no old
+    values, within which rules may not read `oldSelf`; empty if there is none.
     """
     yield from rule_definition_errors(schema, field, uncorrelated)
     if not uncorrelated and is_uncorrelated(schema):
@@ -143,7 +148,7 @@ def _structure_errors(
 def _type_errors(schema: dict[str, Any], field: str) -> Iterator[FieldError]:
     """Errors of a default that the schema rejects, and of a missing type.
 
-    x-kubernetes-int-or-string and preserve-unknown-fields need none.
+    With x-kubernetes-int-or-string or x-kubernetes-preserve-unknown-fields no type is needed.
     """
     untyped = ("x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields")
     if "default" in schema:
@@ -156,7 +161,8 @@ def _type_errors(schema: dict[str, Any], field: str) -> Iterator[FieldError]:
 def crd_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
     """Errors of changed scope, group, plural or kind, and of stored versions removed from the spec.
 
-    No errors unless the old CRD has the condition Established.
+    The stored versions are the old status.storedVersions. No errors unless the old CRD has the
+    condition Established with status True.
     """
     if not is_established(old):
         return

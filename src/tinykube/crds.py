@@ -49,9 +49,11 @@ class CrdRegistrar:
         storage.subscribe(self._on_storage_event, CRDS)
 
     def after_write(self, resource: Resource) -> None:
-        """Update the status of CRDs in groups of which a CRD changed, and continue CRDs' deletions.
+        """Continue what a write of `resource` starts; to be called after every write.
 
-        `resource` is what was written; unless it is CRDs or of a terminating CRD, nothing is done.
+        After a write of CRDs: stores accepted names and conditions of all CRDs in the groups of
+        those that changed. After that, or a write of a terminating CRD's objects: deletes the
+        objects of terminating CRDs, and the CRDs once none is left. Else does nothing.
         """
         if resource.store == CRDS:
             groups, self._changed_groups = self._changed_groups, set()
@@ -77,7 +79,9 @@ class CrdRegistrar:
     def _clean_up(self, name: str) -> None:
         """Delete a terminating CRD's objects; once none is left, remove its cleanup finalizer.
 
-        The CRD itself is removed if that is its last finalizer.
+        The CRD itself is removed if that is its last finalizer. Objects that are being deleted
+        already are waited for; none is deleted if the CRD serves no version. A missing CRD is no
+        longer terminating.
         """
         crd = self._storage.get(CRDS, "", name)
         if crd is None:
@@ -131,7 +135,10 @@ class CrdRegistrar:
 
 
 def resources_of(crd: Object) -> tuple[Resource, ...]:
-    """The resources that a CRD serves, one per served version, the preferred one first."""
+    """The resources that a CRD serves, established or not: one per served version.
+
+    The preferred version comes first.
+    """
     spec = crd["spec"]
     stored = next(version["name"] for version in spec["versions"] if version.get("storage"))
     served = [version for version in spec["versions"] if version.get("served")]
@@ -142,7 +149,7 @@ def resources_of(crd: Object) -> tuple[Resource, ...]:
 def _resource(crd: Object, version: dict[str, Any], stored_as: str) -> Resource:
     """The resource of one version of a CRD, with its subresources, columns and compiled rules.
 
-    A deprecated version has a warning, by default its own.
+    A deprecated version has a warning: its deprecationWarning, else one that names its kind.
     """
     spec, names = crd["spec"], crd["spec"]["names"]
     endpoints = version.get("subresources") or {}
@@ -196,7 +203,10 @@ def _rules(schema: bytes) -> RuleNode | None:
 
 
 def default_crd(crd: Object) -> None:
-    """Default singular, listKind and conversion of a CRD in place."""
+    """Default singular and listKind (from the kind, if any) and conversion of a CRD, in place.
+
+    The conversion defaults to the strategy None; spec and names are added if missing.
+    """
     spec = crd.setdefault("spec", {})
     names = spec.setdefault("names", {})
     if names.get("kind"):
@@ -206,9 +216,10 @@ def default_crd(crd: Object) -> None:
 
 
 def with_accepted_names(crd: Object, registry: Registry, clock: Clock) -> Object:
-    """The CRD with the status that its names and storage version give: a copy, nothing is stored.
+    """A copy of the CRD with new conditions, accepted names and storedVersions; nothing is stored.
 
-    On a conflict with names of another resource, acceptedNames stay those accepted before.
+    On a conflict with names of another resource, acceptedNames stay those accepted before. The
+    storage version is appended to storedVersions if it is not among them.
     """
     before = crd.get("status") or {}
     conflict = _name_conflict(crd, registry)
@@ -234,7 +245,8 @@ class _Reason(Struct, frozen=True):
 def _conditions(before: list[Object], conflict: _Reason | None, now: str) -> list[Object]:
     """The conditions of a CRD: NamesAccepted and Established, False if there is a conflict.
 
-    Established never goes back; those of other types are unchanged.
+    Established stays as it is once it is True. Conditions of other types are unchanged and come
+    first.
     """
     known = {condition["type"]: condition for condition in before}
     status = "True" if conflict is None else "False"
@@ -253,7 +265,10 @@ def _conditions(before: list[Object], conflict: _Reason | None, now: str) -> lis
 def _crd_condition(
     kind: str, status: str, reason: _Reason, known: dict[str, Object], now: str
 ) -> Object:
-    """A condition; its transition time stays while its status does."""
+    """A condition with this type (`kind`), status, reason and message.
+
+    Its lastTransitionTime is that of the one in `known` while the status is the same, else `now`.
+    """
     old = known.get(kind)
     return {
         "type": kind,
@@ -267,7 +282,8 @@ def _crd_condition(
 def _name_conflict(crd: Object, registry: Registry) -> _Reason | None:
     """Why names are not accepted, or None: another resource of the group has one of them.
 
-    Compared are plural, kind and listKind; not singular and short names.
+    Compared with the resources that are served, built-ins too, are plural, kind and listKind; not
+    singular and short names.
     """
     spec, name = crd["spec"], crd["metadata"]["name"]
     names = spec["names"]

@@ -13,9 +13,10 @@ _INT32_MAX = 2**31 - 1
 
 
 def prune_and_default(resource: Resource, value: Object) -> tuple[Object, list[str]]:
-    """A copy without unknown fields and with defaults, and the paths of the fields pruned.
+    """A copy without unknown fields and with defaults, and the sorted paths of the fields removed.
 
-    Raises a 400 for metadata of a wrong type; nothing else is validated.
+    Unknown fields of metadata count. A missing apiVersion or kind becomes empty. Raises a 400 for
+    metadata of a wrong type; nothing else is validated.
     """
     custom = _custom_version(resource)
     made: Object = serializer.clone(value)
@@ -36,7 +37,7 @@ def prune_and_default(resource: Resource, value: Object) -> tuple[Object, list[s
 
 
 def _custom_version(resource: Resource) -> CustomVersion:
-    """The version of a resource that is known to be custom."""
+    """The version of a resource that is known to be custom; AssertionError for a built-in."""
     assert resource.custom is not None
     return resource.custom
 
@@ -46,8 +47,8 @@ def validation_errors(
 ) -> list[FieldError]:
     """The violations of schema, replica counts and CEL rules; only the kind's if that is wrong.
 
-    For the subresource `status` the schema of the status alone counts. Violations of the schema
-    that `old` has too are accepted.
+    For the subresource `status` the schema of the status alone counts; if schema or object has no
+    status, there are no violations. Violations of the schema that `old` has too are accepted.
     """
     custom = _custom_version(resource)
     wrong_kind = [*_kind_errors(resource, obj)]
@@ -89,7 +90,7 @@ def _scale_errors(custom: CustomVersion, obj: Object) -> Iterator[FieldError]:
 
 
 def at_path(obj: Object, path: str) -> Any:
-    """The value at a simple JSON path like `.spec.replicas`, or None."""
+    """The value at a JSON path of fields only, like `.spec.replicas`; None if it is missing."""
     value: Any = obj
     for part in path.strip(".").split("."):
         if not isinstance(value, dict):

@@ -24,9 +24,11 @@ _cached: WeakKeyDictionary[Registry, tuple[int, dict[tuple[str, str], Response]]
 
 
 def respond(registry: Registry, request: RequestLike) -> Response | None:
-    """The response to a GET of discovery, health, version or OpenAPI; None for anything else.
+    """The response to a GET or HEAD of discovery, health, version or OpenAPI.
 
-    A 304 if the request's If-None-Match has the ETag of the document.
+    None for other methods and paths. A 304 if the request's If-None-Match has the ETag of the
+    document; health checks and OpenAPI v2 are always sent in full. Slashes at the end of the path
+    are ignored.
     """
     if request.method not in ("GET", "HEAD"):
         return None
@@ -61,9 +63,10 @@ def _cached_document(registry: Registry, path: str, aggregated_version: str) -> 
 
 
 def _build_document(registry: Registry, path: str, aggregated_version: str) -> Response | None:
-    """The discovery document at a path, built anew; None if there is none at it.
+    """The response at a path of discovery, `/version` or OpenAPI v3, built anew.
 
-    `aggregated_version` matters only at `/api` and `/apis`; empty for the plain document.
+    None if nothing is served at it. `aggregated_version` matters only at `/api` and `/apis`; it is
+    empty for the plain document.
     """
     match path.split("/")[1:]:
         case [""]:
@@ -101,9 +104,9 @@ def _json_response(document: Any, content_type: str = JSON) -> Response:
 
 
 def _openapi_v2(accept: str) -> Response:
-    """An empty document: kubectl requests one for `kind: List`, and finds all schemas in v3.
+    """An OpenAPI v2 document without paths and definitions, in protobuf if the client accepts that.
 
-    In protobuf if the client accepts that.
+    kubectl requests one for `kind: List`, and finds all schemas in v3.
     """
     if "protobuf" not in accept:
         info = {"title": "Kubernetes", "version": VERSION}
@@ -113,16 +116,19 @@ def _openapi_v2(accept: str) -> Response:
 
 
 def _unless_cached(request: RequestLike, answer: Response) -> Response:
-    """The answer, or a 304 without a body if the If-None-Match of the request contains its ETag."""
+    """The answer, or a 304 without a body if the If-None-Match of the request contains its ETag.
+
+    Of several such headers the first counts.
+    """
     known = next((value for name, value in request.headers if name.lower() == "if-none-match"), "")
     etag = answer.headers["etag"]
     return Response(304, b"", {"etag": etag}) if etag in known else answer
 
 
 def _health(path: str, request: RequestLike) -> Response | None:
-    """The answer of a health endpoint or its `/ping`, always ok; None for other paths.
+    """The answer of `/healthz`, `/livez`, `/readyz` or their `/ping`, always ok, in plain text.
 
-    With the query `verbose` it lists the checks.
+    None for other paths. With the query `verbose` it lists the checks, but not of `/ping`.
     """
     root, _, part = path[1:].partition("/")
     name = _CHECKS.get(f"/{root}")
@@ -206,7 +212,7 @@ def _resource_list(registry: Registry, group: str, version: str) -> Response | N
 
 
 def _list_entries(resource: Resource) -> Iterable[Object]:
-    """The entries of a resource and its subresources in an APIResourceList."""
+    """The entries of a resource, then of its subresources by name, in an APIResourceList."""
     yield {
         "name": resource.plural,
         "singularName": resource.singular,
@@ -228,7 +234,11 @@ def _list_entries(resource: Resource) -> Iterable[Object]:
 
 
 def _aggregated_version(accept: str) -> str:
-    """The version of aggregated discovery that a client prefers to plain JSON, or empty."""
+    """`v2` or `v2beta1` if an Accept header asks for that aggregated discovery, else empty.
+
+    The first acceptable media type decides: empty if plain JSON or `*/*` comes before it. Quality
+    values are ignored.
+    """
     for clause in accept.split(","):
         media, *parameters = (part.strip() for part in clause.split(";"))
         given = dict(parameter.partition("=")[::2] for parameter in parameters)
@@ -242,7 +252,10 @@ def _aggregated_version(accept: str) -> str:
 
 
 def _aggregated_list(registry: Registry, groups: list[Group], version: str) -> Response | None:
-    """The APIGroupDiscoveryList of these groups, or None if no version of it is accepted."""
+    """The APIGroupDiscoveryList of these groups in a version such as v2, as a 200 response.
+
+    None if the version is empty.
+    """
     if not version:
         return None
     document = {

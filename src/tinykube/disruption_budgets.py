@@ -45,7 +45,8 @@ def _is_beyond_budgets(pod: Object) -> bool:
 def _is_allowed(pod: Object, spec: dict[str, Any], namespace: str, storage: Storage) -> bool:
     """Whether one budget allows the eviction of a pod: more pods are healthy than it requires.
 
-    For an unhealthy pod as many suffice, if any is required; with AlwaysAllow it always may.
+    For an unhealthy pod it is enough that as many are healthy as it requires, if it requires any;
+    with AlwaysAllow an unhealthy pod always may be evicted.
     """
     healthy, required = _health(spec, namespace, storage)
     if not _is_healthy(pod):
@@ -59,7 +60,8 @@ def _is_allowed(pod: Object, spec: dict[str, Any], namespace: str, storage: Stor
 def _health(spec: dict[str, Any], namespace: str, storage: Storage) -> tuple[int, int]:
     """How many pods of a budget are healthy, and how many it requires.
 
-    Percentages and maxUnavailable are of the replicas that the controllers of its pods want.
+    Percentages and maxUnavailable refer to the sum of the replicas that the controllers of its pods
+    want. Without minAvailable and maxUnavailable it requires none.
     """
     pods = [
         pod

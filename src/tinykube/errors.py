@@ -19,7 +19,7 @@ class FieldError(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The error as a part of the message."""
+        """The error as a part of the message: `field: body`."""
         return f"{self.field}: {self.body}"
 
 
@@ -34,7 +34,7 @@ def invalid(field: str, value: Any, detail: str) -> FieldError:
 
 
 def required(field: str, detail: str = "") -> FieldError:
-    """The error of a value that is missing."""
+    """The error of a value that is missing; its text has the detail if there is one."""
     return FieldError("FieldValueRequired", field, "Required value" + (detail and f": {detail}"))
 
 
@@ -80,7 +80,10 @@ class StatusError(Exception):
         details: dict[str, Any] | None = None,
         headers: dict[str, str] | None = None,
     ) -> None:
-        """An error that is answered as a Status with this code, reason, message and details."""
+        """An error that is answered as a Status with this code, reason, message and details.
+
+        `headers` are added to the response.
+        """
         super().__init__(message)
         self.code = code
         self.reason = reason
@@ -90,7 +93,10 @@ class StatusError(Exception):
 
     @property
     def status(self) -> dict[str, Any]:
-        """The Status object, in the field order that the API server uses."""
+        """The Status object, in the field order that the API server uses.
+
+        An empty reason and missing details are left out.
+        """
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -107,7 +113,7 @@ class StatusError(Exception):
 
     @property
     def response(self) -> Response:
-        """The Status as a response."""
+        """The Status as a JSON response with the error's code and additional headers."""
         headers = {"content-type": "application/json", **self.headers}
         return Response(self.code, msgspec.json.encode(self.status), headers)
 
@@ -116,6 +122,7 @@ class NoSuchPath(StatusError):
     """Nothing is served at the path; the response is plain text."""
 
     def __init__(self) -> None:
+        """A 404 without details; its `response` is plain text."""
         super().__init__(404, "NotFound", "404 page not found")
 
     @property
@@ -177,7 +184,8 @@ def stale(resource: Resource, name: str) -> StatusError:
 def not_allowed(resource: Resource, name: str, why: str, causes: Sequence[Any] = ()) -> StatusError:
     """A 403 Forbidden to raise: admission, or a check of what is written, denied the request.
 
-    A request that RBAC rules do not allow has another, `rbac.attributes.forbidden`.
+    The causes become those of the details; without a name the message names the resource alone. A
+    request that RBAC rules do not allow has another error, `rbac.attributes.forbidden`.
     """
     subject = f'{resource.group_resource} "{name}"' if name else resource.group_resource
     details = _status_details(resource, name)

@@ -41,6 +41,7 @@ class Expression:
     __slots__ = ("_program", "source", "variables")
 
     def __init__(self, source: str, program: Any) -> None:
+        """Wrap a program of the library, compiled from `source`."""
         self.source = source
         self._program = program
         self.variables = frozenset(program.variables())
@@ -57,12 +58,13 @@ class Scope:
     """Variables of one evaluation; those that no expression reads are never converted."""
 
     def __init__(self, variables: Mapping[str, Any]) -> None:
+        """Copy the variables; each is converted when an expression first reads it."""
         self._values = dict(variables)
         self._context = _library().Context(functions=FUNCTIONS)
         self._added: set[str] = set()
 
     def set(self, name: str, value: Any) -> None:
-        """Set or replace a variable."""
+        """Set or replace a variable; expressions evaluated later read the new value."""
         self._values[name] = value
         self._added.discard(name)
 
@@ -82,7 +84,8 @@ class Scope:
 def compile_expression(source: str, variables: frozenset[str]) -> Expression:
     """Compile an expression that may read these variables; cached; raises `CompileError`.
 
-    Refused are also unknown functions and variables, except names that a macro seems to bind.
+    Refused are also unknown functions, unknown variables except names that a macro seems to bind,
+    and more than `MAX_EXPRESSION` characters.
     """
     if len(source) > MAX_EXPRESSION:
         raise CompileError(f"it has more than {MAX_EXPRESSION} characters")
@@ -179,6 +182,7 @@ def _replace(text: str, old: str, new: str, limit: int = -1) -> str:
 
 
 def _join(texts: list[str], separator: str = "") -> str:
+    """CEL `join`: the texts with the separator between them, by default without any."""
     return separator.join(texts)
 
 
@@ -229,6 +233,7 @@ def _contains_ip(network: str, address: str) -> bool:
 
 
 def _is_sorted(values: list[Any]) -> bool:
+    """CEL `isSorted`: whether no value is greater than the next; True for an empty list."""
     return all(one <= other for one, other in pairwise(values))
 
 

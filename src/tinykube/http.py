@@ -83,6 +83,7 @@ class _HttpHandler:
     """Authenticates HTTP requests and passes them to the API."""
 
     def __init__(self, api: Api, tokens: Mapping[str, User]) -> None:
+        """Serve `api`; `tokens` are accepted besides those that it has issued."""
         self._api = api
         self._tokens = tokens
         self._watches: set[asyncio.Timeout] = set()
@@ -90,8 +91,8 @@ class _HttpHandler:
     async def handle(self, http: BaseRequest) -> web.StreamResponse:
         """Answer one HTTP request; a watch is streamed until it ends.
 
-        An unexpected error is logged and answered with 500. If the client disconnects, the status
-        is 499.
+        A `StatusError` is answered as its Status; an unexpected error is logged and answered with
+        500. If the client disconnects, the status is 499, which is not sent.
         """
         try:
             user = self._authenticate(http)
@@ -114,9 +115,10 @@ class _HttpHandler:
             scope.reschedule(now)
 
     def _authenticate(self, http: BaseRequest) -> User:
-        """The user of a bearer token; raises 401.
+        """The user of a bearer token; raises 401 if there is none or it is not valid.
 
-        Public paths without Authorization header are served to the anonymous user.
+        Without Authorization header, paths that begin with `/version`, `/healthz`, `/livez` or
+        `/readyz` are served to the anonymous user.
         """
         scheme, _, token = http.headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer" and (token := token.strip()):
@@ -163,7 +165,10 @@ async def _write_lines(lines: AsyncIterator[bytes], response: web.StreamResponse
 
 
 async def _body(http: BaseRequest) -> bytes:
-    """Read the body from the connection, at most one byte more than `BODY_LIMIT`."""
+    """Read the body from the connection; empty if there is none.
+
+    Of a body over `BODY_LIMIT` only one byte more than the limit is read.
+    """
     if not http.can_read_body:
         return b""
     size = http.content_length
@@ -192,7 +197,7 @@ def _parse_request(http: BaseRequest, body: bytes) -> Request:
 
 
 def _forwarded_headers(http: BaseRequest) -> tuple[tuple[str, str], ...]:
-    """The headers that the API reads, those of impersonation as often as they are given."""
+    """If-None-Match and User-Agent, once each, and all Impersonate headers, as often as given."""
     headers = http.headers
     known = tuple((name, headers[name]) for name in _FORWARDED_HEADERS if name in headers)
     acting = (one for one in headers.items() if one[0].lower().startswith(_IMPERSONATION))

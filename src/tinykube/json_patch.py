@@ -17,7 +17,8 @@ class PatchFailed(Exception):
 def apply_json_patch(document: Any, operations: list[Any]) -> Any:
     """The document after all operations; it is changed in place, also if one raises `PatchFailed`.
 
-    With the empty path an operation replaces the document, so use what is returned.
+    With the empty path an operation replaces the document, so use what is returned. Copies of more
+    than `COPY_LIMIT` bytes together fail.
     """
     copied = 0
     for operation in operations:

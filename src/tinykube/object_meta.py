@@ -42,7 +42,10 @@ NameRule = Callable[[str], list[str]]
 
 
 def timestamp(moment: datetime) -> str:
-    """A time as in metadata: RFC 3339, UTC, whole seconds."""
+    """A time as in metadata: RFC 3339, whole seconds (fractions are cut off), with `Z`.
+
+    The time has to be in UTC: it is not converted.
+    """
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -55,7 +58,10 @@ def metadata_of(obj: Object) -> dict[str, Any]:
 
 
 def clear_system_fields(metadata: dict[str, Any]) -> None:
-    """Remove uid, selfLink, managedFields and the fields of creation and deletion, in place."""
+    """Remove uid, selfLink, managedFields and the fields of creation and deletion, in place.
+
+    generation and resourceVersion stay.
+    """
     for name in _WIPED:
         metadata.pop(name, None)
 
@@ -71,7 +77,7 @@ def generated_name(base: str, random: Random) -> str:
 
 
 def ensure_namespace_matches(metadata: dict[str, Any], resource: Resource, namespace: str) -> None:
-    """Set the namespace of metadata to the request's, in place; raises a 400 if it has another.
+    """Set a missing namespace of metadata to the request's, in place; a 400 if it has another.
 
     Of cluster-scoped resources it is removed, whatever it is.
     """
@@ -86,7 +92,8 @@ def metadata_errors(
 ) -> Iterator[FieldError]:
     """Validation errors of a new object's metadata; `rule` gives the problems of a name.
 
-    Only for built-in kinds, finalizers without a domain must be known ones.
+    Checked are generateName, name (which is required), namespace, labels, annotations, owners and
+    finalizers. Only for built-in kinds, finalizers without a domain must be known ones.
     """
     base = metadata.get("generateName")
     if base:
@@ -115,7 +122,7 @@ def path_segment_errors(metadata: dict[str, Any]) -> Iterator[FieldError]:
 
 
 def _label_and_reference_errors(metadata: dict[str, Any]) -> Iterator[FieldError]:
-    """Errors of labels, annotations, ownerReferences and finalizers."""
+    """Errors of labels, annotations and ownerReferences, and of finalizers with a bad name."""
     yield from label_errors(metadata.get("labels") or {}, "metadata.labels")
     yield from _annotation_errors(metadata.get("annotations") or {})
     yield from _owner_errors(metadata.get("ownerReferences") or ())
@@ -174,7 +181,7 @@ def _owner_errors(owners: list[dict[str, Any]] | tuple[()]) -> Iterator[FieldErr
 
 
 def _in_go_order(owner: dict[str, Any]) -> dict[str, Any]:
-    """An owner reference in Go's field order."""
+    """A copy of an owner reference in Go's field order, without fields that Go does not have."""
     names = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
     return {name: owner[name] for name in names if name in owner}
 
@@ -214,8 +221,9 @@ def _immutable_errors(new: dict[str, Any], old: dict[str, Any]) -> Iterator[Fiel
 def keep_system_fields(new: dict[str, Any], old: dict[str, Any]) -> None:
     """Copy the fields that only the server sets from the old metadata into the new, in place.
 
-    These are creationTimestamp, the fields of deletion, managedFields, generation and generateName.
-    A given uid stays; selfLink is removed.
+    These are creationTimestamp, the fields of deletion, managedFields, generation and generateName;
+    one that the old metadata lacks is removed, except generateName. A given uid stays, a missing
+    one is copied; selfLink is removed.
     """
     new["uid"] = new.get("uid") or old["uid"]
     new["creationTimestamp"] = old["creationTimestamp"]
@@ -233,7 +241,10 @@ def keep_system_fields(new: dict[str, Any], old: dict[str, Any]) -> None:
 
 
 def managed_fields(manager: str, api_version: str, now: datetime) -> list[dict[str, Any]]:
-    """One entry with the manager and time of the latest write, without the fields it wrote."""
+    """One entry, in a list, with the manager and time of the latest write.
+
+    The fields it wrote are not listed; an empty manager is `unknown`.
+    """
     entry = {
         "manager": manager or "unknown",
         "operation": "Update",

@@ -148,7 +148,10 @@ def _property_schema(field: Field) -> Object:
 
 
 def _custom_schema(resource: Resource, written: Object) -> Object:
-    """The schema of a CRD with apiVersion, kind and metadata."""
+    """The schema of a CRD as a component, with its group, version and kind.
+
+    Its apiVersion, kind and metadata are replaced by the standard ones.
+    """
     properties = {
         "apiVersion": {
             "type": "string",
@@ -244,6 +247,7 @@ def _query_parameter(name: str) -> Object:
 
 
 def _group_version_kind(resource: Resource) -> Object:
+    """Group, version and kind of a resource, as in `x-kubernetes-group-version-kind`."""
     return {"group": resource.group, "version": resource.version, "kind": resource.kind}
 
 

@@ -56,10 +56,11 @@ class PolicyAdmission:
         self._bound = MatchCache[_Bound](storage, registry, POLICIES, BINDINGS)
 
     def validate(self, attributes: AdmissionAttributes) -> None:
-        """Raise the denial of the first bound policy whose validation fails; warn for others.
+        """Raise the denial of the first bound policy whose validation fails, by names of bindings.
 
-        The binding's validationActions decide: Deny raises, Warn adds a warning, Audit is ignored.
-        Nothing for resources in `EXEMPT`.
+        The binding's validationActions decide: Deny, the default, raises; Warn adds a warning to
+        the call; Audit alone does nothing. Resources in `EXEMPT` (policies, webhook configurations)
+        are not checked.
         """
         if not self._storage.count(BINDINGS) or attributes.call.resource.store in EXEMPT:
             return
@@ -97,9 +98,10 @@ class PolicyAdmission:
     def _constraints_match(
         self, constraints: Object, resource: Resource, attributes: AdmissionAttributes
     ) -> bool:
-        """Whether constraints select a request: by a rule, if there are any, and by selectors.
+        """Whether constraints select a request: by one of resourceRules, if any, and by selectors.
 
-        None of the excluding rules may match.
+        False if one of excludeResourceRules matches. Rules match by operation, resource and
+        resourceNames.
         """
 
         def named(rule: Object) -> bool:
@@ -117,9 +119,10 @@ class PolicyAdmission:
         return selectors_match(self._storage, constraints, attributes)
 
     def _enforce(self, bound: _Bound, attributes: AdmissionAttributes, scope: Scope) -> None:
-        """Evaluate a policy once per parameter object; raise a denial, or add it as a warning.
+        """Evaluate a policy once per parameter object, and act on each denial by validationActions.
 
-        The binding's validationActions decide: Deny, which is the default, or Warn, or both.
+        Warn adds a warning to the call, Deny, which is the default, raises the denial; both may be
+        given, other actions do nothing.
         """
         for params in self._params(bound, attributes):
             scope.set("params", params)
@@ -161,8 +164,9 @@ class PolicyAdmission:
     def _params(self, bound: _Bound, attributes: AdmissionAttributes) -> Iterator[Object | None]:
         """The stored objects that the binding's paramRef names or selects; without it, one None.
 
-        Of a namespaced kind only those of one namespace. If none is found, yields nothing if
-        parameterNotFoundAction is Allow, else raises a denial, unless failures are ignored.
+        Of a namespaced kind only those of the paramRef's namespace, else the request's. A denial is
+        raised if there is no such namespace, or if none is found and parameterNotFoundAction is not
+        Allow; but if the policy ignores failures, nothing is yielded.
         """
         kind, reference = bound.policy.param_kind, bound.binding["spec"].get("paramRef")
         if not kind or not reference:
@@ -218,7 +222,10 @@ class _Variables:
 
 
 def _compiled(policy: Object) -> CompiledPolicy:
-    """A compiled policy; raises 500 for one of a backup that was never validated here."""
+    """A policy, compiled; raises 500 if one of its expressions does not compile.
+
+    Writes refuse such policies, but a restored backup may have them.
+    """
     try:
         return compile_policy(policy)
     except CompileError as error:
@@ -227,7 +234,7 @@ def _compiled(policy: Object) -> CompiledPolicy:
 
 
 def _denial(policy: CompiledPolicy, scope: Scope) -> _Denial | None:
-    """The first validation that fails, or None if all hold or a matchCondition does not.
+    """The denial of the first validation that fails; None if all hold or a matchCondition does not.
 
     An evaluation error is a denial too, unless the failurePolicy is Ignore.
     """
@@ -246,9 +253,9 @@ def _denial(policy: CompiledPolicy, scope: Scope) -> _Denial | None:
 
 
 def _conditions_hold(conditions: tuple[Expression, ...], scope: Scope) -> bool:
-    """Whether all matchConditions are true.
+    """Whether all matchConditions are true: False if any is evaluated to something else.
 
-    Raises the last `EvaluationError` unless one of them is not true.
+    If none is, but one fails to evaluate, raises its `EvaluationError`, of several the last.
     """
     failed: EvaluationError | None = None
     for condition in conditions:
@@ -265,9 +272,9 @@ def _conditions_hold(conditions: tuple[Expression, ...], scope: Scope) -> bool:
 def _failure(
     validation: Validation, variables: _Variables, scope: Scope, *, ignores: bool
 ) -> _Denial | None:
-    """The denial of a validation that is not true, or None.
+    """The denial of a validation whose expression is not true; None if it is true.
 
-    One that fails to evaluate is a denial too, unless `ignores`.
+    One that fails to evaluate is a denial too, with reason Invalid; None if failures are ignored.
     """
     expression = validation.expression
     variables.provide(expression)
@@ -283,7 +290,7 @@ def _failure(
 def _message(validation: Validation, variables: _Variables, scope: Scope) -> str:
     """The message of a failed validation: messageExpression, else message, else the expression.
 
-    The first is used if it evaluates to a text of one line that is not blank.
+    The messageExpression counts only if it evaluates to a text of one line that is not blank.
     """
     dynamic = validation.message_expression
     if dynamic is not None:
@@ -298,7 +305,10 @@ def _message(validation: Validation, variables: _Variables, scope: Scope) -> str
 
 
 def _is_referenced(reference: Object, obj: Object) -> bool:
-    """Whether a paramRef names an object or, without a name, its selector matches the labels."""
+    """Whether a paramRef names an object or, without a name, its selector matches the labels.
+
+    Without selector every object matches.
+    """
     if reference.get("name"):
         return bool(obj["metadata"]["name"] == reference["name"])
     selector = reference.get("selector") or {}
@@ -306,12 +316,12 @@ def _is_referenced(reference: Object, obj: Object) -> bool:
 
 
 def _without_empty(request: dict[str, Any]) -> dict[str, Any]:
-    """A request without its empty fields, which expressions take as absent."""
+    """A copy of a request without fields whose value is an empty text."""
     return {key: value for key, value in request.items() if value != ""}
 
 
 def _refuse_binding(bound: _Bound, attributes: AdmissionAttributes, why: str) -> None:
-    """Raise the denial of a binding that cannot be used, unless its policy ignores failures."""
+    """Raise the denial of a binding that cannot be used; return if its policy ignores failures."""
     if bound.policy.ignores_failures:
         return
     policy, binding = bound.policy.name, bound.binding["metadata"]["name"]
@@ -323,7 +333,10 @@ def _refuse_binding(bound: _Bound, attributes: AdmissionAttributes, why: str) ->
 
 
 def _denied(attributes: AdmissionAttributes, text: str, reason: str) -> StatusError:
-    """The error to raise for a denial: the code is that of the reason, the text says forbidden."""
+    """The error to raise for a denial with this text; its code is that of the reason.
+
+    422 for unknown reasons; the message says that the object is forbidden.
+    """
     resource, name = attributes.call.resource, attributes.name or "Unknown"
     details = {
         "name": name,

@@ -37,7 +37,10 @@ def decode_body(body: bytes) -> dict[str, Any]:
 
 
 def _decode_message(type_name: str, buffer: memoryview) -> dict[str, Any]:
-    """Decode one message; unknown fields are skipped. Raises `NotDecodable`."""
+    """Decode one message; unknown fields and values that Go omits from JSON are left out.
+
+    Raises `NotDecodable`.
+    """
     fields = {field.number: field for field in fields_of(type_name) or ()}
     decoded: dict[str, Any] = {}
     for number, wire in _wire_fields(buffer):
@@ -59,7 +62,11 @@ def _decode_message(type_name: str, buffer: memoryview) -> dict[str, Any]:
 
 
 def _is_left_out(field: Field, value: Any) -> bool:
-    """Whether Go would omit a decoded value from JSON: it is null, or empty with omitempty."""
+    """Whether Go would omit a decoded value from JSON.
+
+    That is null, or an empty text, 0 or false in a field with omitempty that is no pointer or
+    struct.
+    """
     if value is None:
         return True
     return not (field.pointer or field.written_when_zero or field.is_message) and value in ("", 0)
@@ -76,7 +83,7 @@ def _decode_map_entry(field: Field, wire: Wire) -> tuple[str, Any]:
 
 
 def _decode_value(type_name: str, wire: Wire) -> Any:
-    """Decode one value; types with a JSON form of their own are messages on the wire.
+    """The JSON form of one value of a type; bytes are base64, times and quantities text.
 
     Raises `NotDecodable` for wire data that is not of the type.
     """
@@ -137,7 +144,7 @@ def _timestamp(parts: dict[int, Wire], digits: int) -> str | None:
 
 
 def _decode_json(raw: bytes) -> Any:
-    """The object in embedded JSON; raises `NotDecodable`."""
+    """The value in embedded JSON; raises `NotDecodable` if it is not JSON."""
     try:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError) as error:

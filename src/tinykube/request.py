@@ -14,7 +14,9 @@ class RequestLike(Protocol):
     """What the API server reads of a request; a client's own request type may have more."""
 
     @property
-    def method(self) -> str: ...
+    def method(self) -> str:
+        """The HTTP method in upper case."""
+        ...
 
     @property
     def path(self) -> str:
@@ -27,10 +29,14 @@ class RequestLike(Protocol):
         ...
 
     @property
-    def body(self) -> bytes: ...
+    def body(self) -> bytes:
+        """The whole body; empty if there is none."""
+        ...
 
     @property
-    def content_type(self) -> str: ...
+    def content_type(self) -> str:
+        """The Content-Type header, with its parameters if it has any."""
+        ...
 
     @property
     def accept(self) -> str:

@@ -108,7 +108,8 @@ class Resource(Struct, frozen=True):
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """The path of one object, or of the collection when no name is given.
 
-        Without a namespace the collection is that of all namespaces.
+        Without a namespace the collection is that of all namespaces; the namespace of a
+        cluster-scoped resource is ignored.
         """
         parts = [self.prefix]
         if self.namespaced and namespace:
@@ -137,7 +138,7 @@ class Registry:
         """Increments with every change, so that discovery documents can be cached."""
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
-        """The resource served at group, version and plural, or None."""
+        """The resource at group, version and plural, a built-in one first; None if not served."""
         key = (group, version, plural)
         return self._builtins.paths.get(key) or self._custom_paths.get(key)
 
@@ -160,12 +161,16 @@ class Registry:
         return group in self._builtins.groups
 
     def in_store(self, store: str) -> Iterator[Resource]:
-        """The resources that share one store, one per served version."""
+        """The resources that share one store, one per served version; none for an unknown store."""
         yield from self._builtins.stores.get(store, ())
         yield from self._custom.get(store, ())
 
     def __iter__(self) -> Iterator[Resource]:
-        """Every resource in every served version; built-ins first, preferred versions first."""
+        """Every resource in every served version.
+
+        Built-ins come first in their fixed order, then those of CRDs in the order of the CRDs'
+        names; the versions of one CRD come with the preferred one first.
+        """
         yield from self._builtins.resources
         for name in sorted(self._custom):
             yield from self._custom[name]
@@ -179,7 +184,11 @@ class Registry:
                 yield resource
 
     def groups(self) -> list[Group]:
-        """Every named API group, built-ins in their fixed order, then custom ones by name."""
+        """Every named API group, each with its versions, the preferred one first.
+
+        Built-in groups come in their fixed order, then custom ones in the order of their CRDs'
+        names (`plural.group`). The core group is left out.
+        """
         versions: dict[str, dict[str, None]] = {}
         for resource in self:
             if resource.group:
@@ -189,24 +198,30 @@ class Registry:
         ]
 
     def custom(self) -> Iterable[tuple[Resource, ...]]:
-        """The custom resources, one tuple of served versions per CRD."""
+        """The custom resources, one tuple of served versions per CRD, empty if it serves none."""
         return self._custom.values()
 
     def define(self, crd: str, versions: tuple[Resource, ...]) -> None:
-        """Serve these versions of a CRD instead of those served before."""
+        """Serve these versions of a CRD, given by its name, instead of those served before.
+
+        Increments the generation.
+        """
         self._remove_paths(crd)
         self._custom[crd] = versions
         self._custom_paths |= {(r.group, r.version, r.plural): r for r in versions}
         self.generation += 1
 
     def withdraw(self, crd: str) -> None:
-        """Stop serving a CRD's resources; nothing if it serves none. Stored objects remain."""
+        """Stop serving a CRD's resources and increment the generation. Stored objects remain.
+
+        Does nothing if the CRD is not defined.
+        """
         self._remove_paths(crd)
         if self._custom.pop(crd, None) is not None:
             self.generation += 1
 
     def _remove_paths(self, crd: str) -> None:
-        """Stop finding the resources of a CRD by their paths; the CRD stays defined."""
+        """Stop finding the resources of a CRD by path or kind; `__iter__` still gives them."""
         for resource in self._custom.get(crd, ()):
             self._custom_paths.pop((resource.group, resource.version, resource.plural), None)
 
@@ -226,7 +241,11 @@ class Builtins:
 
 
 def version_rank(version: str) -> tuple[int, int, int, str]:
-    """A sort key of versions: v2, v1, v1beta1, v1alpha1, then others by name."""
+    """A sort key that puts versions in the order of Kubernetes, the preferred one first.
+
+    v2 and v1, then v1beta2 and v1beta1, then v1alpha1, each the highest first; others last, by
+    name.
+    """
     digits = version[1:]
     if version[:1] == "v" and digits.isdecimal():
         return (0, -int(digits), 0, "")

@@ -60,7 +60,10 @@ class SchemaRule(Struct, frozen=True):
 
     @property
     def is_transition(self) -> bool:
-        """Whether it reads `oldSelf`, and so is evaluated only where there is an old value."""
+        """Whether the rule reads `oldSelf`.
+
+        Such a rule is evaluated only where there is an old value.
+        """
         return "oldSelf" in self.expression.variables
 
 
@@ -75,9 +78,9 @@ class RuleNode(Struct, frozen=True):
 
 
 def compile_rules(schema: Schema) -> RuleNode | None:
-    """The compiled rules of a schema and those below it; None if it has none.
+    """The compiled rules of a schema and those below it; None if there are no rules at all.
 
-    Raises `CompileError`.
+    Raises `CompileError` if one of them is not valid.
     """
     properties = {
         name: node
@@ -151,8 +154,9 @@ def rule_errors(
 ) -> Iterator[FieldError]:
     """The errors of rules that an object violates; `found` are its errors of other kinds.
 
-    If one of `found` is of a missing value, a type or a size, no rule is evaluated, and a single
-    error says so.
+    If one of `found` is of a missing value, a type, a size or an unsupported value, no rule is
+    evaluated, and a single error says so. `old` is None for a new object; without a node there are
+    no errors.
     """
     if node is None:
         return
@@ -175,7 +179,10 @@ def _visible(obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def _node_errors(node: RuleNode, new: Any, old: Any, path: str) -> Iterator[FieldError]:
-    """The errors of rules for a value and for those in it; `old` is None without counterpart."""
+    """The errors of rules for a value and for all values in it; none for null.
+
+    `old` is None without counterpart in the old object: items have one only in lists of type map.
+    """
     if new is None:
         return
     yield from _value_errors(node, new, old, path)
@@ -197,7 +204,8 @@ def _node_errors(node: RuleNode, new: Any, old: Any, path: str) -> Iterator[Fiel
 def _value_errors(node: RuleNode, new: Any, old: Any, path: str) -> Iterator[FieldError]:
     """The errors of the rules of one value itself, not of those in it.
 
-    Skipped are transition rules without an old value, and other rules if the value is unchanged.
+    A rule is violated if its result is not true, or it fails to evaluate. Skipped are transition
+    rules without an old value, and other rules if the value is unchanged.
     """
     rules = [rule for rule in node.rules if old is not None or not rule.is_transition]
     rules = [rule for rule in rules if rule.is_transition or new != old]
@@ -218,7 +226,10 @@ def _value_errors(node: RuleNode, new: Any, old: Any, path: str) -> Iterator[Fie
 
 
 def _message(rule: SchemaRule, scope: Scope) -> str:
-    """The messageExpression of a rule if it gives one line of text, else the rule's text."""
+    """The text of a rule's messageExpression; the rule's fixed text if there is none.
+
+    Also if it fails to evaluate, or does not give one line of text that is not blank.
+    """
     if rule.message is None:
         return rule.text
     try:
@@ -229,7 +240,11 @@ def _message(rule: SchemaRule, scope: Scope) -> str:
 
 
 def _error(rule: SchemaRule, path: str, value: Any, text: str) -> FieldError:
-    """The error of a rule that does not hold, by its reason and fieldPath; shows scalars only."""
+    """The error of a rule that does not hold, with this text and of the rule's reason.
+
+    Its field is the path with the rule's fieldPath, `<nil>` at the root. The value is shown if it
+    is no object or list, unless the reason is Forbidden or Required.
+    """
     path = _PATH_KEY.sub(r".\1", f"{path}{rule.field_path}".lstrip(".")) or "<nil>"
     match rule.reason:
         case "FieldValueForbidden":
@@ -264,7 +279,10 @@ def _cel_value(schema: Schema, value: Any) -> Any:
 
 
 def _escape(name: str) -> str:
-    """A property name as rules spell it: `__dash__` for `-`, keywords within underscores."""
+    """A property name as rules spell it: `__dash__` for `-`, so also `__`, `.` and `/`.
+
+    A keyword of CEL is put between `__` and `__`.
+    """
     if name in _KEYWORDS:
         return f"__{name}__"
     for plain, escaped in _ESCAPES:
@@ -273,7 +291,7 @@ def _escape(name: str) -> str:
 
 
 def _by_key(schema: Schema, old: Any) -> dict[tuple[str, ...], Any]:
-    """The items of a list of type map by their keys; empty for others."""
+    """The items of an old list of type map by their keys; empty for other lists and values."""
     if schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
         return {}
     return {_key(schema, item): item for item in old}

@@ -21,13 +21,14 @@ class Requirement(Struct, frozen=True):
     values: tuple[str, ...] = ()
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """Whether labels satisfy it."""
+        """Whether labels satisfy it; `!=` and `notin` hold for labels without the key."""
         return self.predicate()(labels)
 
     def predicate(self) -> Callable[[Mapping[str, str]], bool]:
         """A function that says whether labels satisfy it, to be called for many labels.
 
-        `!=` and `notin` hold for labels without the key.
+        `!=` and `notin` hold for labels without the key, `>` and `<` only for values that are
+        integers.
         """
         key, values, operator = self.key, self.values, self.operator
         match operator:
@@ -86,7 +87,7 @@ class Selector(Struct, frozen=True):
         )
 
     def select(self, objects: Iterable[Object]) -> list[Object]:
-        """The objects that it matches, in their order."""
+        """A new list of the objects that it matches, in their order."""
         found = list(objects)
         for requirement in self.labels:
             holds = requirement.predicate()
@@ -149,7 +150,10 @@ _EVENT_ALIASES = {"source": "source.component", "reportingController": "reportin
 
 
 def parse_selectors(resource: Resource, labels: str, fields: str) -> Selector:
-    """Parse both selectors of a request; raises `StatusError` for invalid ones."""
+    """Parse the label and the field selector of a request; an empty text selects everything.
+
+    Raises a 400 if one is not valid, or objects of the resource cannot be selected by a field.
+    """
     return Selector(parse_labels(labels), _parse_fields(resource, fields))
 
 
@@ -197,6 +201,7 @@ class _Tokens:
     """The tokens of one label selector."""
 
     def __init__(self, text: str) -> None:
+        """Split a label selector into tokens; whitespace between them is dropped."""
         self._found = _TOKEN.findall(text)
         self._next = 0
 
@@ -212,7 +217,7 @@ class _Tokens:
 
 
 def parse_labels(text: str) -> tuple[Requirement, ...]:
-    """Parse a label selector in text form; raises 400 if it is not valid."""
+    """Parse a label selector in text form; none for an empty text, 400 if it is not valid."""
     tokens = _Tokens(text)
     return tuple(_parse_requirements(tokens))
 

@@ -23,6 +23,10 @@ class TypeMismatch(Exception):
     """A value does not have the type of its field; the message is Go's."""
 
     def __init__(self, message: str, in_conversion: str = "") -> None:
+        """An error with Go's message for JSON text.
+
+        `in_conversion` is the message for patched objects, by default the same.
+        """
         super().__init__(message)
         self.in_conversion = in_conversion or message
         """The message for a value that comes from a patched object and not from text."""
@@ -31,7 +35,8 @@ class TypeMismatch(Exception):
 def decode(type_name: str, value: Object) -> tuple[Object, list[str]]:
     """A copy decoded as its built-in type, with zero values, and the paths of its unknown fields.
 
-    Unknown fields are left out; raises `TypeMismatch` for a value of another type.
+    Unknown fields are left out, and so are apiVersion and kind, which do not count as unknown.
+    Raises `TypeMismatch` for a value of another type.
     """
     unknown: list[str] = []
     decoded = _decode_struct(type_name, value, "", "", unknown)
@@ -50,8 +55,8 @@ def clone(value: Any) -> Any:
 def _decode_struct(type_name: str, value: Any, path: str, place: str, unknown: list[str]) -> Object:
     """The decoded struct with its zero values; unknown fields are left out, added to `unknown`.
 
-    A null counts as absent. `path` is for type errors (without indices), `place` for strict errors
-    (with indices).
+    Left out are also apiVersion and kind. A null counts as absent. `path` is for type errors
+    (without indices), `place` for the paths in `unknown` (with indices).
     """
     known = json_fields(type_name)
     decoded: Object = clone(_zero(type_name))
@@ -88,7 +93,7 @@ def _decode_field(
 ) -> Any:
     """The decoded value of a field by its shape; unknown fields are added to `unknown`.
 
-    Raises TypeMismatch if a list or map is expected and not given.
+    Raises TypeMismatch if a list or map is expected and not given, or an element has another type.
     """
     match field.shape:
         case "one":
@@ -114,7 +119,8 @@ def _decode_value(
 ) -> Any:
     """One decoded value; null for a message gives its zero value.
 
-    Unknown fields are added to `unknown`. Raises TypeMismatch for a value of another type.
+    Types without a decoder, such as embedded JSON, are returned as given. Unknown fields are added
+    to `unknown`. Raises TypeMismatch for a value of another type.
     """
     if field.is_message:
         if value is None:
@@ -136,7 +142,10 @@ def _decode_string(value: Any, owner: str, path: str) -> Any:
 
 
 def _decode_bytes(value: Any, owner: str, path: str) -> Any:
-    """The base64 text itself, not decoded; raises TypeMismatch if it is no valid base64."""
+    """The base64 text itself, not decoded, empty for null.
+
+    Raises TypeMismatch if it is not valid base64.
+    """
     text = _decode_string(value, owner, path)
     try:
         b64decode(text, validate=True)
@@ -154,9 +163,10 @@ def _decode_bool(value: Any, owner: str, path: str) -> Any:
 
 
 def _integer_decoder(bits: int) -> Callable[[Any, str, str], Any]:
-    """A decoder of signed integers of so many bits, whole floats among them: (value, owner, path).
+    """A decoder of signed integers of so many bits, called with value, owner and path.
 
-    It raises TypeMismatch for other values and out of range.
+    It also takes floats without fraction, as integers, and raises TypeMismatch for other values and
+    out of range.
     """
     limit = 1 << (bits - 1)
 
@@ -193,7 +203,10 @@ def _decode_quantity(value: Any, owner: str, path: str) -> Any:
 
 
 def _decode_time(value: Any, _owner: str, _path: str) -> Any:
-    """The time in UTC to the second; raises TypeMismatch if it is none or has no zone."""
+    """An RFC 3339 time as text in UTC, to the second.
+
+    Raises TypeMismatch if the value is not a time or has no zone.
+    """
     if not isinstance(value, str):
         raise TypeMismatch(
             f"json: cannot unmarshal {_go_value(value)} into Go value of type string"
@@ -203,7 +216,10 @@ def _decode_time(value: Any, _owner: str, _path: str) -> Any:
 
 @lru_cache(4096)  # each write decodes the times that its object had before
 def _utc_text(value: str) -> str:
-    """The time in UTC to the second; raises TypeMismatch if it is none or has no zone."""
+    """An RFC 3339 time as text in UTC, to the second; cached.
+
+    Raises TypeMismatch if the text is not a time or has no zone.
+    """
     try:
         moment = datetime.fromisoformat(value)
     except ValueError:
@@ -214,14 +230,17 @@ def _utc_text(value: str) -> str:
 
 
 def _micro_time(value: Any, owner: str, path: str) -> Any:
-    """The time in UTC with microseconds; raises TypeMismatch if it is none or has no zone."""
+    """An RFC 3339 time as text in UTC, with microseconds.
+
+    Raises TypeMismatch if the value is not a time or has no zone.
+    """
     _decode_time(value, owner, path)
     moment = datetime.fromisoformat(value).astimezone(UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _bad_time(value: str, layout: str) -> TypeMismatch:
-    """The error to raise for a text that is no time."""
+    """The error to raise for a text that is not a time in this layout of Go."""
     return TypeMismatch(
         f'parsing time "{value}" as "{layout}": cannot parse "{value}" as "{layout[:4]}"'
     )

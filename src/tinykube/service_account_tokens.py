@@ -23,7 +23,10 @@ SECRET_TYPE = "kubernetes.io/service-account-token"  # noqa: S105 -- the name of
 
 
 def with_defaults(request: Object) -> Object:
-    """A TokenRequest with expirationSeconds 3600 if it has none, before admission sees it."""
+    """A TokenRequest with expirationSeconds, by default 3600.
+
+    A copy unless it has them: then the request itself.
+    """
     spec = request["spec"]
     if spec.get("expirationSeconds") is not None:
         return request
@@ -49,10 +52,11 @@ class TokenIssuer:
     def issue(self, resource: Resource, namespace: str, name: str, request: Object) -> Object:
         """A TokenRequest with a signed token in its status; nothing is stored.
 
-        The request has its defaults; without audiences it is for the cluster's own. A Secret in
-        boundObjectRef is enforced: the token ends with it; other kinds are returned only. Raises
-        404 without service account or that Secret, 409 if the Secret has another uid, 422 for a bad
-        duration, 400 for another name.
+        The request must have expirationSeconds; without audiences the token is for the cluster's
+        own. If boundObjectRef is a Secret, the token is valid while that exists; other kinds are
+        returned only. Raises 404 without service account or that Secret, 409 if the Secret has
+        another uid, 422 for less than 600 s or more than 2^32 s, 400 for the name of another
+        account.
         """
         account = self._storage.get("serviceaccounts", namespace, name)
         if account is None:
@@ -121,7 +125,8 @@ class TokenIssuer:
     def authenticate(self, token: str) -> User | None:
         """The user of a signed, unexpired token whose ServiceAccount exists, or None.
 
-        So must its Secret, if it is of one; both with the uid in the token. Audiences do not count.
+        If the token is bound to a Secret, that must exist too; both must have the uid in the token.
+        The audiences of the token do not count.
         """
         claims = self._verified_claims(token)
         if claims is None or claims.get("exp", 2**62) < self._clock.now().timestamp():
@@ -169,9 +174,9 @@ class TokenIssuer:
     def _sign_token(
         self, account: Object, claims: dict[str, Any], now: datetime, secret: Object | None
     ) -> str:
-        """A signed JWT of the service account with these claims, issued now.
+        """A signed JWT of the service account with these claims, issued now; nothing is stored.
 
-        `secret` is the metadata of the Secret with which it ends.
+        `secret` is the metadata of the Secret that the token is bound to, None if there is none.
         """
         metadata = account["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
@@ -197,7 +202,10 @@ class TokenIssuer:
         return urlsafe_b64encode(made).rstrip(b"=").decode()
 
     def _verified_claims(self, token: str) -> dict[str, Any] | None:
-        """The claims of a token, or None if its signature is wrong. Expiry is not checked here."""
+        """The claims of a token, cached; None if it is malformed or its signature is wrong.
+
+        Expiry is not checked here.
+        """
         known = self._verified.get(token)
         if known is not None:
             return known

@@ -30,7 +30,10 @@ class ServiceAllocator:
     """Allocates addresses and ports to Services; its state is derived from storage."""
 
     def __init__(self, storage: Storage, clock: Clock, random: Random) -> None:
-        """Subscribe to changes of Services for as long as the storage lives."""
+        """Subscribe to changes of Services for as long as the storage lives.
+
+        Node ports of Services stored before are unknown until a restore.
+        """
         self._storage = storage
         self._clock = clock
         self._random = random
@@ -90,7 +93,9 @@ class ServiceAllocator:
         """Set ipFamilyPolicy and ipFamilies in place; raises 422 if they do not fit.
 
         The policy defaults to the old one, else SingleStack, of a headless Service without selector
-        RequireDualStack. An update to SingleStack also cuts clusterIPs to the first one.
+        RequireDualStack. Families default to those of given clusterIPs, else to that of the first
+        range; for dual-stack the other one is added. An update to SingleStack also cuts clusterIPs
+        to the first one.
         """
         spec = service["spec"]
         ranges = self._ranges()
@@ -194,7 +199,7 @@ class ServiceAllocator:
         yield from range(1, min(last, 1 << 20) + 1)
 
     def _reserve(self, address: str, service: Object) -> None:
-        """Create the IPAddress of a cluster IP."""
+        """Store the IPAddress of a cluster IP; raises `KeyExists` if there is one."""
         namespace, name = name_of(service)
         family = _family(address)
         made: Object = {
@@ -229,9 +234,11 @@ class ServiceAllocator:
             self._storage.remove(IPADDRESSES, "", key)
 
     def _choose_ports(self, service: Object) -> None:
-        """Set missing node ports, and healthCheckNodePort if needed, in place.
+        """Set missing node ports, and healthCheckNodePort if needed, in place; takes none.
 
-        Raises 422 if a given node port is not free; ports of equal number share one.
+        Only NodePort and LoadBalancer have node ports, the latter unless
+        allocateLoadBalancerNodePorts is false; ports of equal number share one. Raises 422 if a
+        given node port is not free, 500 if none is left.
         """
         spec = service["spec"]
         if spec.get("type") in ("NodePort", "LoadBalancer"):
@@ -273,9 +280,9 @@ class ServiceAllocator:
             )
 
     def _next_port(self, taken: set[int]) -> int:
-        """A free node port, random at first, else the lowest; raises 500 if none is.
+        """A free node port that is not in `taken`: random ones are tried first, then the lowest.
 
-        Does not allocate it.
+        Raises 500 if none is free. Does not allocate it.
         """
         for _ in range(_TRIES):
             port = self._random.choice(_NODE_PORTS)
@@ -351,4 +358,5 @@ def _family(address: str) -> str:
 
 @cache
 def _parse_network(text: str) -> Network:
+    """The network of a CIDR, cached; ValueError if it is malformed or has host bits set."""
     return ip_network(text)

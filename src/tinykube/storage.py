@@ -103,7 +103,7 @@ class Storage:
 
     @property
     def version(self) -> int:
-        """The version of the latest write."""
+        """The version of the latest write or restore; 0 before the first."""
         return self._version
 
     def get(self, store: str, namespace: str, name: str) -> Object | None:
@@ -112,11 +112,19 @@ class Storage:
         return bucket.namespaces.get(namespace, {}).get(name) if bucket is not None else None
 
     def objects(self, store: str, namespace: str = "") -> Iterator[Object]:
-        """Like `listed`, as an iterator: the objects themselves, which may not be modified."""
+        """Iterate over the objects of one namespace, or of all when it is empty, ordered by key.
+
+        These are the stored objects themselves, which may not be modified. Later writes do not
+        change what the iterator gives.
+        """
         return iter(self.listed(store, namespace))
 
     def listed(self, store: str, namespace: str = "") -> list[Object]:
-        """The objects of one namespace, or of all when it is empty, as a new ordered list."""
+        """The objects of one namespace, or of all when it is empty, as a new list.
+
+        Ordered by namespace and name as etcd orders keys; empty for an unknown store. The objects
+        themselves may not be modified.
+        """
         bucket = self._buckets.get(store)
         if bucket is None:
             return []
@@ -139,9 +147,10 @@ class Storage:
         return tuple(self._buckets)
 
     def create(self, store: str, obj: Object) -> Object:
-        """Store a new object, not to be modified afterwards; returns it with its version.
+        """Store a new object, not to be modified afterwards, and notify the listeners.
 
-        Notifies the listeners; raises `KeyExists` if the name is taken.
+        Returns what is stored: a copy with the new version as resourceVersion, in a mirror the
+        object itself. Raises `KeyExists` if the name is taken.
         """
         namespace, name = name_of(obj)
         named = self._bucket(store).namespaces.setdefault(namespace, {})
@@ -153,9 +162,10 @@ class Storage:
         return stored
 
     def replace(self, store: str, obj: Object) -> Object:
-        """Replace the object of the same name; returns it with its version, which is not compared.
+        """Replace the object of the same name and notify the listeners; no versions are compared.
 
-        Notifies the listeners; raises `KeyNotFound` if it does not exist.
+        Returns what is stored: a copy with the new version as resourceVersion, in a mirror the
+        object itself. Raises `KeyNotFound` if none has that name.
         """
         namespace, name = name_of(obj)
         named = self._bucket(store).namespaces.get(namespace, {})
@@ -168,9 +178,10 @@ class Storage:
         return stored
 
     def remove(self, store: str, namespace: str, name: str, last: Object | None = None) -> Object:
-        """Remove an object; returns its last state (`last` if given) with the removal's version.
+        """Remove an object and notify the listeners; raises `KeyNotFound` if it does not exist.
 
-        Notifies the listeners; raises `KeyNotFound` if it does not exist.
+        Returns its last state, `last` if given, as a copy with the version of the removal as
+        resourceVersion; a mirror leaves the resourceVersion.
         """
         bucket = self._bucket(store)
         named = bucket.namespaces.get(namespace, {})
@@ -184,7 +195,10 @@ class Storage:
         return gone
 
     def since(self, store: str, version: int) -> list[Change]:
-        """The changes after a version, oldest first; raises `Compacted` when some are not kept."""
+        """The changes of a store after a version, oldest first; empty if there are none.
+
+        Raises `Compacted` when some of them are no longer in the history.
+        """
         bucket = self._bucket(store)
         if version < bucket.floor:
             raise Compacted(version, bucket.floor)
@@ -197,7 +211,11 @@ class Storage:
         return found
 
     def objects_at(self, store: str, namespace: str, version: int) -> list[Object]:
-        """The objects as they were at a version, in the order of their keys; raises `Compacted`."""
+        """The objects of one namespace, or of all when it is empty, as they were at a version.
+
+        Ordered by key, as a new list; of a version not reached yet the current ones. Raises
+        `Compacted` if the history does not go back to it.
+        """
         undone: dict[Name, Object | None] = {}
         for change in reversed(self.since(store, version)):
             undone[name_of(change.object)] = change.before
@@ -213,9 +231,9 @@ class Storage:
         return [present[key] for key in sorted(present, key=lambda k: f"{k[0]}/{k[1]}")]
 
     def subscribe(self, listener: Listener, store: str = "") -> Callable[[], None]:
-        """Call a listener on every later event, of one store or of all; returns the unsubscribe.
+        """Call a listener, synchronously, on every later event of one store, or of all if empty.
 
-        A restore is an event of every store.
+        Returns a function that ends that. A restore is an event of every store.
         """
         if not store:
             self._listeners = (*self._listeners, listener)
@@ -224,7 +242,10 @@ class Storage:
             bucket.listeners = (*bucket.listeners, listener)
 
         def unsubscribe() -> None:
-            """Remove the listener; a second call does nothing."""
+            """Remove the listener, also where it was subscribed more than once.
+
+            A second call does nothing.
+            """
             if not store:
                 self._listeners = tuple(kept for kept in self._listeners if kept is not listener)
             else:
@@ -240,7 +261,10 @@ class Storage:
             bucket.floor = self._version
 
     def snapshot(self) -> Snapshot:
-        """All current objects with the version, not copied: none of them may be modified."""
+        """All current objects by store, with the version; stores without objects are left out.
+
+        The objects are not copied: none of them may be modified.
+        """
         held = {store: self.listed(store) for store in self._buckets}
         return Snapshot(self._version, {store: objs for store, objs in held.items() if objs})
 

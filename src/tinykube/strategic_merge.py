@@ -22,8 +22,9 @@ class KeyMissing(Exception):
 def strategic_merge(type_name: str, target: Object, patch: Object) -> Object:
     """The target with the patch applied; neither argument is changed, but parts are shared.
 
-    Fields of types not in the table are merged as in a JSON merge patch. Raises `BadDirective` and
-    `KeyMissing`. With `$patch: replace` the patch alone, with `delete` {}.
+    Fields of types not in the table are merged as in a JSON merge patch. With `$patch: replace` the
+    result is the patch without directives and nulls, with `delete` {}. Raises `BadDirective` and
+    `KeyMissing`.
     """
     fields = json_fields(type_name) if fields_of(type_name) is not None else {}
     match patch.get(_DIRECTIVE):
@@ -109,9 +110,10 @@ def _find_element(elements: list[Any], key: str, value: Any) -> int | None:
 
 
 def _sort_elements(merged: list[Any], current: list[Any], order: Any, key: str) -> list[Any]:
-    """The elements in the patch's order, the others at their places among them.
+    """A new list: the elements that `order` names, in its order, the others among them.
 
-    Unchanged if `order` is no list; `key` is the merge key, empty for primitives.
+    The others keep their order; each comes before a named one if it did in `current`. `merged`
+    itself is returned if `order` is no list; `key` is the merge key, empty for primitives.
     """
     if not isinstance(order, list):
         return merged

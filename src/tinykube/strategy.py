@@ -13,14 +13,17 @@ Mutation = Callable[[Object], None]
 
 
 def _do_nothing(*_: Object) -> None:
+    """Change nothing: the default of `default`, `prepare_for_create` and `prepare_for_update`."""
     return
 
 
 def _no_errors(*_: Object) -> Iterable[FieldError]:
+    """No errors: the default of `validate` and `validate_update`."""
     return ()
 
 
 def _no_warnings(_: Object) -> Iterable[str]:
+    """No warnings: the default of `warnings`."""
     return ()
 
 
@@ -52,9 +55,9 @@ DEFAULT_STRATEGY = Strategy()
 
 
 def desired_state(obj: Object) -> Object:
-    """The fields of an object, at the top level, whose changes increment its generation.
+    """A new dict of those top-level fields of an object whose changes increment its generation.
 
-    These are all but kind, apiVersion, metadata and status.
+    These are all but kind, apiVersion, metadata and status; the values are not copied.
     """
     excluded = ("kind", "apiVersion", "metadata", "status")
     return {key: value for key, value in obj.items() if key not in excluded}

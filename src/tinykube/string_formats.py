@@ -10,7 +10,10 @@ from typing import Any
 
 
 def _is_parsable(parse: Callable[[str], Any]) -> Callable[[str], bool]:
-    """A check that a function parses a text without ValueError or bad base64."""
+    """A function that says whether `parse` accepts a text.
+
+    It returns False where `parse` raises ValueError or `BadBase64`, else True.
+    """
 
     def is_parsable(text: str) -> bool:
         """Whether `parse` takes the text without `ValueError` or `BadBase64`."""

@@ -26,7 +26,8 @@ _META = ("apiVersion", "kind", "metadata")
 def prune(schema: Schema | None, value: Any, path: str = "") -> list[str]:
     """Remove fields that the schema does not specify or preserve, here and all below, in place.
 
-    Returns their paths.
+    Returns their paths, such as `spec.items[0].name`, which start at `path`. Without a schema
+    (None) every field is removed.
     """
     unknown: list[str] = []
     _prune(schema, value, path, unknown)
@@ -36,7 +37,9 @@ def prune(schema: Schema | None, value: Any, path: str = "") -> list[str]:
 def _prune(schema: Schema | None, value: Any, path: str, unknown: list[str]) -> None:
     """Delete fields that the schema does not know, in place, and add their paths to `unknown`.
 
-    Keeps what preserve-unknown-fields and embedded resources allow.
+    Kept with all below are fields that preserve-unknown-fields or `additionalProperties: true`
+    allows, and apiVersion, kind and metadata of embedded resources. Without a schema every field is
+    deleted.
     """
     match value:
         case dict():
@@ -68,7 +71,10 @@ def _keeps_unknown_fields(schema: Schema | None) -> bool:
 
 
 def _property_schema(schema: Schema | None, key: str) -> Schema | None:
-    """The schema of one property, by name or of additional ones; None if it has none."""
+    """The schema of one property, by its name, else that of additionalProperties.
+
+    None if there is neither; also for `additionalProperties: true`.
+    """
     if schema is None:
         return None
     found = (schema.get("properties") or {}).get(key)
@@ -78,9 +84,10 @@ def _property_schema(schema: Schema | None, key: str) -> Schema | None:
 
 
 def fill_defaults(schema: Schema | None, value: Any) -> None:
-    """Set the defaults of a schema, here and all below, in place.
+    """Set the defaults of properties, here and all below, also in values just defaulted, in place.
 
-    Nulls of fields that are not nullable are removed, or become the default.
+    Nulls of properties that are not nullable become the default, or are removed without one. The
+    default of `schema` itself is not used; without a schema nothing is done.
     """
     if not schema:
         return
@@ -157,9 +164,10 @@ def _json_type(value: Any) -> str:
 
 
 def _type_error(schema: Schema, value: Any, path: str) -> FieldError | None:
-    """The error if the type differs, or None; a whole number is an integer, null needs `nullable`.
+    """The error of a value whose type is not the schema's, or None.
 
-    A schema without type allows all.
+    A float without fraction is an integer, an integer also a number; null needs `nullable`;
+    x-kubernetes-int-or-string allows both. A schema without type allows all.
     """
     wanted = schema.get("type", "")
     found = _json_type(value)
@@ -177,7 +185,7 @@ def _type_error(schema: Schema, value: Any, path: str) -> FieldError | None:
 
 
 def _enum_errors(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
-    """An error if the value is not in the enum, if any; nullable nulls are allowed."""
+    """An error if the value is not in the enum, if there is one; null passes if nullable."""
     allowed = schema.get("enum")
     if allowed and value not in allowed and not (value is None and schema.get("nullable")):
         shown = [a if isinstance(a, str) else quoted(a) for a in allowed]
@@ -185,7 +193,7 @@ def _enum_errors(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
 
 
 def _string_errors(schema: Schema, value: str, path: str) -> Iterator[FieldError]:
-    """Errors of length, pattern and format; unknown formats are ignored."""
+    """Errors of length (in characters), pattern and format; unknown formats are ignored."""
     longest, shortest = schema.get("maxLength"), schema.get("minLength")
     if longest is not None and len(value) > longest:
         yield too_long(path, longest)
@@ -261,7 +269,10 @@ def _array_errors(schema: Schema, value: list[Any], path: str) -> Iterator[Field
 
 
 def _object_errors(schema: Schema, value: dict[str, Any], path: str) -> Iterator[FieldError]:
-    """Errors of the size, each known property, required keys, and an embedded resource's kind."""
+    """Errors of the number of properties, each value with a schema, and missing required keys.
+
+    Also of a missing or empty apiVersion or kind of an embedded resource.
+    """
     most, least = schema.get("maxProperties"), schema.get("minProperties")
     if least is not None and len(value) < least:
         yield invalid(path, len(value), f"{path} in body should have at least {least} properties")
@@ -279,7 +290,7 @@ def _object_errors(schema: Schema, value: dict[str, Any], path: str) -> Iterator
 
 
 def _embedded_errors(value: dict[str, Any], path: str) -> Iterator[FieldError]:
-    """Errors of an embedded resource that lacks apiVersion or kind."""
+    """Errors of an embedded resource whose apiVersion or kind is missing or empty."""
     for key in ("apiVersion", "kind"):
         if key not in value:
             yield required(f"{path}.{key}")
@@ -304,9 +315,10 @@ def _combination_errors(schema: Schema, value: Any, path: str) -> Iterator[Field
 
 
 def _any_of_errors(failures: list[list[FieldError]], named: str) -> Iterator[FieldError]:
-    """An error unless one of the alternatives has no failures.
+    """An error if every one of the alternatives has failures, else nothing.
 
-    The failures of the alternative with fewest follow.
+    After it come the failures of the alternative with fewest. `named` is the value's path in
+    quotes.
     """
     if all(failures):
         yield _composite_error(f"{named} must validate at least one schema (anyOf)")
@@ -316,7 +328,8 @@ def _any_of_errors(failures: list[list[FieldError]], named: str) -> Iterator[Fie
 def _one_of_errors(failures: list[list[FieldError]], named: str) -> Iterator[FieldError]:
     """An error unless exactly one of the alternatives has no failures.
 
-    If all have some, those of the alternative with fewest follow.
+    If all have some, the failures of the alternative with fewest come after it. `named` is the
+    value's path in quotes.
     """
     valid = sum(not found for found in failures)
     if valid == 1:

@@ -24,14 +24,16 @@ class _JumpingSelector(selectors.DefaultSelector):
     """Polls sockets without waiting and adds the timeout to the clock."""
 
     def __init__(self) -> None:
+        """`passed`, the time of the loop in seconds, starts at 0."""
         super().__init__()
         self.passed = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """The ready files without waiting; if none, the timeout is added to `passed`.
+        """The ready files without waiting; if none is ready, the timeout is added to `passed`.
 
-        While callbacks are due, a loop without sockets is not polled: nothing but its own waking
-        could be ready. Raises NothingLeftToWaitFor if there is no timer either.
+        At least a microsecond is added, and `OVERSHOOT`. A timeout of 0 (callbacks are due) adds
+        nothing, and then a loop without sockets is not even polled: []. If none is ready and the
+        timeout is None (there is no timer), raises NothingLeftToWaitFor.
         """
         if timeout == 0 and len(self.get_map()) <= 1:
             return []
@@ -48,6 +50,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop for in-process tests: timers fire without real waiting."""
 
     def __init__(self) -> None:
+        """The time of the loop starts at 0."""
         self._jumping = _JumpingSelector()
         super().__init__(self._jumping)
 
@@ -57,16 +60,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     @property
     def _clock_resolution(self) -> float:
-        """By how much timers may fire early: not at all.
+        """The smallest step of the virtual time as a float, so that no timer fires early.
 
-        Two that wait again until a moment has come would do so by turns without end: time stands
-        still while one of them can go on.
+        If timers fired early, tasks that sleep again until a moment has come could take turns
+        without end, as time stands still while one of them can go on.
         """
         return math.ulp(self._jumping.passed)
 
     @_clock_resolution.setter
     def _clock_resolution(self, _: float) -> None:
-        """Nothing: asyncio sets that of the real clock."""
+        """Ignore the value, which asyncio sets to the resolution of the real clock."""
 
 
 class LoopClock:
@@ -79,7 +82,10 @@ class LoopClock:
         """The time of the loop, the skew and the result of the latest call: time stands still."""
 
     def now(self) -> datetime:
-        """`EPOCH` plus the time of the running loop and the skew; fails outside of a loop."""
+        """`EPOCH` plus the time of the running loop and the skew.
+
+        RuntimeError outside of a loop.
+        """
         seconds = asyncio.get_running_loop().time()
         then, skew, moment = self._latest
         if seconds != then or skew is not self.skew:
@@ -89,7 +95,7 @@ class LoopClock:
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on virtual time and return its result.
+    """Run a coroutine in a new `VirtualLoop` and return its result; its exceptions are raised.
 
     Raises `NothingLeftToWaitFor` where it would wait forever.
     """

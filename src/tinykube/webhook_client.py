@@ -46,7 +46,10 @@ def no_services(service: Mapping[str, Any], call: WebhookCall) -> WebhookCall:
 
 
 async def call_over_https(call: WebhookCall) -> bytes:
-    """POST a review over TLS on a new connection; returns the body, raises `WebhookFailed`."""
+    """POST a review over TLS on a new connection, closed afterwards; returns the body.
+
+    Raises `WebhookFailed` if it cannot be called or does not answer 200.
+    """
     caller = HttpsCaller()
     try:
         return await caller(call)
@@ -58,12 +61,14 @@ class HttpsCaller:
     """Calls webhooks over TLS on connections that are kept alive."""
 
     def __init__(self) -> None:
+        """No connection is opened before the first call."""
         self._sessions: dict[bytes, aiohttp.ClientSession] = {}
 
     async def __call__(self, call: WebhookCall) -> bytes:
         """POST the review and return the body; tried once more if the server disconnects.
 
-        Raises WebhookFailed for URLs without https, connection errors, timeouts, and unless 200.
+        Raises WebhookFailed for a URL that is not https, a bad CA bundle, a connection error, a
+        timeout, and a status other than 200.
         """
         if not call.url.startswith("https://"):
             raise WebhookFailed(f'Post "{call.url}": only https is spoken to webhooks')
@@ -102,7 +107,11 @@ class HttpsCaller:
 
 
 async def _post_review(session: aiohttp.ClientSession, call: WebhookCall) -> bytes:
-    """POST the review within the call's timeout; raises WebhookFailed unless it answers 200."""
+    """POST the review within the call's timeout and return the body of the response.
+
+    Raises WebhookFailed for a status other than 200; errors of the connection and timeouts are
+    those of aiohttp.
+    """
     async with session.post(
         call.url,
         data=call.body,

@@ -202,7 +202,10 @@ class Agent:
             informers.join(CONTROLLER, {Role.OUTSIDE}, avi)
 
     def _join_broker(self, client: BrokerClient, credentials: Credentials | None) -> HeartbeatLease:
-        """Connect the broker; returns the Lease that shows there that this cluster is alive."""
+        """Connect the broker, and create the membership there, which `running` runs.
+
+        Returns the Lease, not written yet, that shows there that this cluster is alive.
+        """
         self.reconciler.informers.join(BROKER, {Role.BROKER}, client)
         self.reconciler.event_handlers.append(self._on_change)
         self._membership = BrokerMembership(
@@ -234,7 +237,9 @@ class Agent:
     ) -> AsyncIterator[None]:
         """Run until the block ends; with replicas, active only while this one holds their Lease.
 
-        Every replica serves health on `listener` and admission reviews on `webhooks`.
+        Every replica serves admission reviews on `webhooks`, and health on `listener`, without
+        which findings are not reported either. A part that fails ends the block, in an
+        ExceptionGroup.
         """
         features = AgentFeatures(self.settings.cluster, self.settings.options.features)
         self.reconciler.informers.put_fact(features)
@@ -269,9 +274,10 @@ class Agent:
             yield
 
     async def _report_findings(self) -> None:
-        """Judge what is wrong, for metrics and Events, until cancelled; imports views only here.
+        """Judge what is wrong, for metrics and Events, until cancelled; never returns.
 
-        Registers the collectors of findings in the reconciler's metrics.
+        Registers the collectors of findings in the reconciler's metrics. The views are imported
+        only here.
         """
         from hanse.app.finding_metrics import FindingsCollector
         from hanse.app.finding_reporter import FindingReporter
@@ -284,7 +290,11 @@ class Agent:
 
     @property
     def is_published(self) -> bool:
-        """Whether the heartbeat Lease shows this cluster to others; True without a broker."""
+        """Whether the heartbeat Lease shows this cluster to others; True without a broker.
+
+        False before the first renewal, and once the Lease was found deleted or changed; requests
+        that fail do not count.
+        """
         return self._heartbeat is None or self._heartbeat.is_published
 
     @asynccontextmanager
@@ -293,7 +303,7 @@ class Agent:
     ) -> AsyncIterator[None]:
         """Keep a view of the DNS server up to date from the agent's informers until the block ends.
 
-        Sources of the view that desire probes are probed for, too.
+        Members of global hosts and other targets of the view's sources are probed meanwhile, too.
         """
         from hanse.dns.updater import ViewUpdater
 
@@ -310,16 +320,16 @@ class Agent:
             self.reconciler.event_handlers.remove(updater.on_change)
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close the connections to all clusters, the broker and the Avi controller."""
         await self._avi.close()
         await self.reconciler.informers.close()
         if self._parts.broker is not None:
             await self._parts.broker.close()
 
     def _avi_controller(self) -> AviAccess | NoController:
-        """The Avi controller as configured now; `NoController`, with the reason, if invalid.
+        """How to reach the Avi controller, as configured now; `NoController`, with why, if invalid.
 
-        Also while this cluster's AMKOCluster does not say that it leads.
+        `NoController`, too, unless this cluster's AMKOCluster says that it leads.
         """
         snapshot = self.reconciler.snapshot()
         own = local_amko_cluster(snapshot)
@@ -331,11 +341,11 @@ class Agent:
         return configured
 
     def _avi_poll_interval(self) -> timedelta:
-        """How often the Avi controller is polled, as configured now; else POLL_INTERVAL."""
+        """How often the Avi controller is polled: as the GSLBConfig says, else POLL_INTERVAL."""
         return configured_refresh_interval(self.reconciler.snapshot()) or POLL_INTERVAL
 
     def _end(self, reason: str) -> None:
-        """Set `end_reason` and `ended`, upon which whoever runs this agent ends it."""
+        """Set `end_reason` and `ended`, for whoever runs this agent to end it; stops nothing."""
         self.end_reason = reason
         self.ended.set()
 
@@ -345,10 +355,10 @@ class Agent:
         return self.reconciler.active and not has_left
 
     def _may_renew(self) -> bool:
-        """Whether the heartbeat Lease may be renewed: this replica is active, and not refused.
+        """Whether the heartbeat Lease may be renewed: this replica is active, its cluster a member.
 
-        Also, it has not left, and the broker's ClusterMembers are listed; if they are not watched,
-        no broker is still to be read.
+        Also the reconciler is not refused, and the broker's ClusterMembers are listed or not
+        served; if they are not watched, `brokers_to_read` has to be empty.
         """
         if not self._is_member() or self.reconciler.refused:
             return False
@@ -358,11 +368,14 @@ class Agent:
         return not brokers_to_read(snapshot)
 
     def _lease_duration(self) -> timedelta:
-        """The lease duration that the broker's ClusterSet sets."""
+        """The lease duration of the broker's ClusterSet.
+
+        Without one, that of the rules that ClusterMember records keep, else the default.
+        """
         return clusterset_spec(self.reconciler.snapshot(), BROKER).lease_duration
 
     def _on_change(self, change: Change) -> None:
-        """Have the heartbeat Lease renewed soon after any change of a ClusterSet.
+        """Have the heartbeat Lease renewed soon after any change of a ClusterSet; else no effect.
 
         The ClusterSet sets its duration, and is seen again after this cluster has joined anew.
         """
@@ -371,7 +384,7 @@ class Agent:
             self._heartbeat.renew_soon()
 
     def _publish_heartbeat(self, state: HeartbeatState) -> None:
-        """Put the fact of the last renewal; logs a token that was rejected."""
+        """Put the fact of the last renewal; logs an error if the broker rejected the token."""
         if state.rejected:
             log.error(
                 "the broker rejects our token: it ended, or this cluster was made to leave",
@@ -388,9 +401,9 @@ class Agent:
             informers.put_fact(AssignedSlot(informers.local, PoolSlot(number, len(SLOT_LEASES))))
 
     def _set_active(self, active: bool) -> None:
-        """Activate or deactivate the reconciler, and have connections, probes and heartbeat follow.
+        """Activate or deactivate the reconciler, unless it is so already.
 
-        They are enqueued, also if the reconciler was so before.
+        In any case connections and probes are reconciled, and the heartbeat Lease is renewed soon.
         """
         if active and not self.reconciler.active:
             self.reconciler.activate()

@@ -95,7 +95,8 @@ class NodePlugin:
     async def run(self) -> None:
         """Install the plugin and answer its calls until cancelled; it stays installed.
 
-        Loads the attachments first, and refreshes plugin and attachments at intervals.
+        Deletes stale folders of calls, loads the attachments first, and refreshes plugin and
+        attachments every REFRESH_SECONDS.
         """
         remove_stale_call_folders(self._folders.state)
         questions = _open_questions(self._folders.state)
@@ -119,9 +120,9 @@ class NodePlugin:
             os.close(questions)
 
     async def _refresh_regularly(self) -> None:
-        """Refresh plugin and attachments at intervals.
+        """Refresh plugin and attachments every REFRESH_SECONDS; never returns.
 
-        Tells `on_attached` if interfaces have changed.
+        Calls `on_attached` if interfaces have changed.
         """
         while True:
             await asyncio.sleep(REFRESH_SECONDS)
@@ -145,7 +146,7 @@ class NodePlugin:
         self._look_for_unchecked()
 
     def _look_for_unchecked(self) -> None:
-        """Set `unchecked` to the ports of bridges that may be pods' and have no rules.
+        """Set `unchecked` to the ports of bridges that may be pods' and have no rules, sorted.
 
         Logs them when they are others than before.
         """
@@ -160,8 +161,9 @@ class NodePlugin:
     def _install(self) -> None:
         """Write the script, and a configuration that wraps the node's first one by name.
 
-        Ours is removed from an earlier folder, and if there is none to wrap. Raises `CniError`
-        then, and if a file of others is in its place or comes before it, and `OSError`.
+        Our configuration is removed from an earlier folder, and where there is none to wrap. Raises
+        `CniError` then, for a script that is not ours, and for a configuration that is invalid,
+        names our plugin itself or comes before ours; and `OSError`.
         """
         folders = self._folders
         before = installed_folders(folders.state)
@@ -193,8 +195,8 @@ class NodePlugin:
     def _write_fallback(self, wrapped: dict[str, Any]) -> None:
         """Write the node's own plugin and its configuration to `fallback` in the state folder.
 
-        By it the script ends containers that it has not attached, while no guard runs. Raises
-        `CniError` if that configuration is invalid.
+        By these the script ends containers that it has not attached, while no guard runs. Raises
+        `CniError` if that configuration is invalid, and `OSError`.
         """
         common = {name: wrapped[name] for name in ("cniVersion", "name") if name in wrapped}
         config = parse_config(msgspec.json.encode({**common, **wrapped["plugins"][0]}))
@@ -204,7 +206,10 @@ class NodePlugin:
         write_file(folder / "delegate", msgspec.json.encode(config.delegate), mode=0o600)
 
     async def _answer(self, name: str, step: str) -> None:
-        """Decide one question, and write the answer into its call's pipe; failures are logged."""
+        """Decide one question of a call, and write the answer into the call's pipe.
+
+        A failure to read or write is logged; the caller then gets no answer.
+        """
         call = self._folders.state / name
         try:
             values = (call / "environment").read_text().splitlines()
@@ -221,9 +226,9 @@ class NodePlugin:
     async def _decide(self, call: Path, environment: dict[str, str], step: str) -> str:
         """What the caller shall do next: `run` the delegate, or end as `done` or `failed`.
 
-        At step `begin` the delegate runs; after it the pod is attached. A VERSION is done at once.
-        The particulars are written to the folder of its call; a failure is logged. Raises `OSError`
-        if its files cannot be read.
+        At step `begin` the delegate runs; at `end` the pod is attached, which is `done`. A VERSION
+        is done at once. What the caller needs is written to the folder of its call; a failure is
+        logged. Raises `OSError` if files cannot be read.
         """
         version = "0.4.0"
         try:
@@ -247,8 +252,9 @@ class NodePlugin:
     async def _begin(self, call: Path, environment: dict[str, str], text: bytes) -> None:
         """Write plugin, arguments and configuration of the delegate to the folder of the call.
 
-        The command DEL also removes the rules of the port now. Raises `CniError` for a bad
-        configuration, and for a pod that is not ready to be attached.
+        A pod's arguments include those of its annotation. The command DEL also removes the rules of
+        the port now. Raises `CniError` for a bad configuration, and for a pod that is not ready to
+        be attached.
         """
         config = parse_config(text)
         command, args = environment["CNI_COMMAND"], environment["CNI_ARGS"]
@@ -261,10 +267,11 @@ class NodePlugin:
             self._forget_port(_attachment_name(environment))
 
     async def _cni_args(self, ref: PodRef, command: str) -> str:
-        """The CNI arguments of a pod, which is read within READ_SECONDS.
+        """The CNI arguments of a pod's annotation, which is read within READ_SECONDS; or empty.
 
-        One that cannot be read has none for DEL, and raises `CniError` for other commands; so does
-        one whose port is not prepared for ADD.
+        For DEL empty, too, if the pod cannot be read, is gone or is in no network. Other commands
+        raise `CniError` then, if it is in no network only with such an annotation; ADD also if its
+        port is not prepared.
         """
         try:
             async with asyncio.timeout(READ_SECONDS):
@@ -276,7 +283,7 @@ class NodePlugin:
     def _attach(self, call: Path, environment: dict[str, str]) -> None:
         """Copy the files of a call to its attachment's folder, and write the rules of its port.
 
-        Adds it to `attachments`, and calls `on_attached` if they changed. Raises `CniError`,
+        Adds it to `attachments`, and calls `on_attached` if that changed. Raises `CniError`,
         `NftablesError`, or `OSError` or `DecodeError` for files of the call.
         """
         result = decode_json((call / "result").read_bytes(), type=dict[str, Any])
@@ -291,7 +298,7 @@ class NodePlugin:
             self.on_attached()
 
     def _port_of(self, attachment: Path, result: dict[str, Any]) -> PodPort | None:
-        """The port that a plugin's result names; None if the pod is on no bridge.
+        """The port on the node that a plugin's result names; None if the pod is on no bridge.
 
         Raises `CniError` for a pod on a bridge whose result does not say its port.
         """
@@ -306,10 +313,11 @@ class NodePlugin:
             raise CniError(TRY_AGAIN, f"the result of the network plugin: {error}") from None
 
     def _change_port(self, attachment: str, port: PodPort | None) -> None:
-        """Replace the nftables rules of an attachment's port, or remove them (None).
+        """Replace the nftables rules of an attachment's port, or remove them if `port` is None.
 
-        Other attachments of the same interface are forgotten. Raises `NftablesError`. Where the
-        rules are not as expected, as somebody flushed them, all are written anew.
+        Other attachments' ports of the same interface are forgotten. Where the rules are not as
+        expected, as somebody flushed them, all are written anew; if that fails, `NftablesError` is
+        raised and the known ports stay.
         """
         gone = {n for n, p in self._ports.items() if port and p.interface == port.interface}
         gone |= {attachment} & self._ports.keys()
@@ -328,13 +336,20 @@ class NodePlugin:
         self._ports = ports
 
     def _write_ports(self, ports: dict[str, PodPort]) -> None:
-        """Write all rules of ports anew; outdated until that succeeds. Raises `NftablesError`."""
+        """Write the rules of these ports alone, all anew; `_outdated` is set until that succeeds.
+
+        Raises `NftablesError`.
+        """
         self._outdated = True
         self._rules.run(ports_table(ports.values()))
         self._outdated = False
 
     def _forget_port(self, attachment: str) -> None:
-        """Forget an attachment and remove the rules of its port; a failure is logged."""
+        """Forget an attachment, also of `attachments`, and remove the rules of its port.
+
+        Calls `on_attached` if it was known there. A failure of nftables is logged; the port is
+        forgotten nevertheless.
+        """
         if self.attachments.drop(attachment):
             self.on_attached()
         try:
@@ -346,7 +361,7 @@ class NodePlugin:
     def _known_ports(self) -> dict[str, PodPort]:
         """The ports of attachments in the state folder whose interfaces exist, by attachment.
 
-        Of several attachments of one interface the latest; unreadable ones are logged.
+        Of several attachments of one interface the latest; unreadable ones are logged and left out.
         """
         links, found = self._folders.system / "sys/class/net", {}
         paths = self._folders.state.glob("attached-*")
@@ -362,7 +377,7 @@ class NodePlugin:
         return dict(found.values())
 
     def _is_in_place(self) -> bool:
-        """Whether nftables has the table of ports; False also if it cannot say."""
+        """Whether nftables has our table of ports with its rules; False also if it cannot say."""
         try:
             return "vmap @ports" in self._rules.run(f"list chain {PORTS_TABLE} prerouting")
         except NftablesError:
@@ -370,7 +385,10 @@ class NodePlugin:
 
 
 def _open_questions(state: Path) -> int:
-    """Open the named pipe of questions in the state folder; both are made if they are not there."""
+    """Open the named pipe of questions in the state folder; returns a non-blocking descriptor.
+
+    Folder and pipe are made if they are missing; a file in the pipe's place is replaced.
+    """
     state.mkdir(parents=True, exist_ok=True)
     state.chmod(0o700)
     pipe = state / "questions"
@@ -381,7 +399,10 @@ def _open_questions(state: Path) -> int:
 
 
 def _read_questions(pipe: int) -> list[tuple[str, str]]:
-    """The calls that wait in the pipe, each with `begin` or `end`; other lines are ignored."""
+    """The calls that wait in the pipe, each with `begin` or `end`; empty if none does.
+
+    Does not block; lines of another form are ignored.
+    """
     try:
         lines = os.read(pipe, 65536).decode("ascii", "replace").splitlines()
     except BlockingIOError:
@@ -391,7 +412,7 @@ def _read_questions(pipe: int) -> list[tuple[str, str]]:
 
 
 def _attachment_name(environment: dict[str, str]) -> str:
-    """The name of the state folder of one interface of a container.
+    """The name of the state folder of one interface of a container: `attached-CONTAINER-INTERFACE`.
 
     Raises `CniError` if it has a slash.
     """

@@ -30,7 +30,7 @@ class Attachments:
         return iter(self._known.values())
 
     def is_attached(self, namespace: str, name: str) -> bool:
-        """Whether a pod of that name has an interface here."""
+        """Whether a pod of that namespace and name has a known interface here."""
         return any((a.pod.namespace, a.pod.name) == (namespace, name) for a in self)
 
     def load(self) -> None:
@@ -61,9 +61,9 @@ class Attachments:
         return self._known.pop(folder, None) is not None
 
     def refresh(self) -> bool:
-        """Read the bridges and VRFs of all interfaces again, and return whether any has changed.
+        """Read the bridges and VRFs of all known interfaces again; returns whether any has changed.
 
-        Those that are gone, or are bridges now, are dropped.
+        Interfaces that are gone, or are bridges now, are dropped, which counts.
         """
         before = self._known
         joined = {folder: self._joined(one.interface) for folder, one in before.items()}
@@ -93,7 +93,11 @@ class Attachments:
 
 
 def is_virtual(link: Path) -> bool:
-    """Whether an interface may be the node's end of a pod's: neither hardware nor a tunnel."""
+    """Whether an interface may be the node's end of a pod's, such as a veth.
+
+    False for hardware, a tunnel (tun or tap), and what the kernel gives a DEVTYPE, such as a bridge
+    or VLAN.
+    """
     try:
         described = "DEVTYPE=" in (link / "uevent").read_text()
     except OSError:
@@ -102,7 +106,7 @@ def is_virtual(link: Path) -> bool:
 
 
 def changed_at(path: Path) -> float:
-    """When a folder was last changed, as Unix time; 0 if its caller has removed it."""
+    """When a folder was last changed, as Unix time; 0 if that cannot be read."""
     try:
         return path.stat().st_mtime
     except OSError:

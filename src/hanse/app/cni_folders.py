@@ -46,7 +46,7 @@ class Commands(Protocol):
 
 
 def remember_folders(folders: CniFolders) -> None:
-    """Write the names of the folders to the state folder, for a later removal of the plugin."""
+    """Write the folders of configurations and plugins to the state folder, for a later removal."""
     names = {"config": str(folders.config), "plugins": str(folders.plugins)}
     write_file(folders.state / _REMEMBERED, msgspec.json.encode(names), mode=0o600)
 
@@ -69,14 +69,17 @@ def installed_folders(
 
 
 def all_folders(given: CniFolders | None, installed: CniFolders | None) -> list[CniFolders]:
-    """The folders that the plugin may be in, each once."""
+    """The folders that the plugin may be in: those given, then those installed, each once.
+
+    Empty if both are None.
+    """
     return list(dict.fromkeys(one for one in (given, installed) if one is not None))
 
 
 async def give_back_config(places: Iterable[CniFolders]) -> None:
     """Delete our network configurations, so that runtimes use the node's own again.
 
-    Waits RELOAD_SECONDS if there was one; it needs nothing but the files.
+    Waits RELOAD_SECONDS if there was one.
     """
     ours = [path for one in places if (path := one.config / CONFIG_FILE).exists()]
     for path in ours:
@@ -103,7 +106,8 @@ async def remove_plugin(places: Iterable[CniFolders], rules: Commands) -> None:
 def _remove_files(folders: CniFolders) -> None:
     """Remove our script and the state of the plugin.
 
-    While pods that it attached run, the script and what their end needs stay, which is logged.
+    While pods that it attached run, the script and what their end needs stay, which is logged. A
+    script of others always stays.
     """
     found = list(folders.state.iterdir()) if folders.state.is_dir() else []
     running = {path for path in found if _is_attached(path, folders)}
@@ -121,7 +125,10 @@ def _remove_files(folders: CniFolders) -> None:
 
 
 def is_our_script(path: Path) -> bool:
-    """Whether a file is absent, or a script that a guard has written; others' stay."""
+    """Whether a file is absent, or a script that a guard has written.
+
+    False for a file of others; other errors than its absence are raised.
+    """
     try:
         return SCRIPT_MARK.encode() in path.read_bytes()
     except FileNotFoundError:
@@ -147,7 +154,10 @@ def _is_attached(path: Path, folders: CniFolders) -> bool:
 
 
 def write_file(path: Path, content: bytes, mode: int) -> None:
-    """Replace a file atomically, with this mode, unless it has this content already."""
+    """Replace a file atomically, with this mode, unless it has this content already.
+
+    A file that has it stays as it is, whatever its mode.
+    """
     if path.is_file() and path.read_bytes() == content:
         return
     written = path.with_name(f".{path.name}.new")
@@ -157,7 +167,10 @@ def write_file(path: Path, content: bytes, mode: int) -> None:
 
 
 def names_our_plugin(config: Path) -> bool:
-    """Whether the first plugin of a configuration is ours; False if it is malformed."""
+    """Whether the first plugin of a network configuration is ours; False if it is malformed.
+
+    Raises `OSError` if it cannot be read.
+    """
     try:
         return uses_our_plugin(config.read_bytes())
     except CniError:
@@ -165,7 +178,10 @@ def names_our_plugin(config: Path) -> bool:
 
 
 def first_config(folder: Path) -> Path | None:
-    """The network configuration that runtimes take without ours: the first by name; else None."""
+    """The network configuration that runtimes take without ours: the first by name; else None.
+
+    Of files that end in `.conf`, `.conflist` or `.json`.
+    """
     kinds = (".conf", ".conflist", ".json")
     found = [p for p in folder.iterdir() if p.suffix in kinds and p.name != CONFIG_FILE]
     return min(found, key=lambda path: path.name, default=None)

@@ -68,9 +68,9 @@ class Options(Struct, frozen=True):
 
 
 def features(options: Options = Options()) -> tuple[Feature, ...]:  # noqa: B008 - a frozen value
-    """The features that are on; a new one is added here and to `FEATURES`.
+    """The features that are on, and those they need; a new one is added here and to `FEATURES`.
 
-    Two are always among them: that of admission webhooks, which without hooks removes those of an
+    Two are always there, first: that of admission webhooks, which without hooks removes those of an
     agent that had some, and that of this cluster's record on a broker.
     """
     makers: dict[str, Callable[[], Iterable[Feature]]] = {
@@ -138,7 +138,8 @@ def watches(options: Options = Options()) -> tuple[Watch, ...]:  # noqa: B008 - 
 def watches_by_feature(options: Options = Options()) -> dict[str, tuple[Watch, ...]]:  # noqa: B008 - a frozen value
     """The watches of each feature that is on, and of every agent under the name `BASE`.
 
-    Without options of publishing, names are taken to be published in the agent's namespace.
+    The admission feature has an entry only if there are hooks. Without options of publishing, names
+    are taken to be published in the agent's namespace.
     """
     if not options.publishing.wanted:
         here = PublishingOptions("example.org", endpoints_in=options.admission.namespace)
@@ -155,15 +156,16 @@ def watches_by_feature(options: Options = Options()) -> dict[str, tuple[Watch, .
 
 
 def own_kinds(options: Options = Options()) -> tuple[type[Object], ...]:  # noqa: B008 - a frozen value
-    """The kinds that we define and that features need in a cluster that is no broker."""
+    """The kinds that Hanse defines and that features watch in a cluster that is no broker."""
     watched = {watch.kind for watch in watches(options) if watch.role is not Role.BROKER}
     return tuple(kind for kind in OWN_KINDS if kind in watched)
 
 
 def broker_access(options: Options = Options()) -> tuple[FeatureAccess, ...]:  # noqa: B008 - a frozen value
-    """What members read and write on a broker, by feature; every member has the first one.
+    """What members read and write on a broker, by feature: services, and StatefulSets if on.
 
-    The roles and admission policies of a broker are generated from it.
+    Every member has the first one. The roles and admission policies of a broker are generated from
+    it.
     """
     namespace = options.broker_namespace
     access = (
@@ -184,7 +186,10 @@ def supervisor_rules() -> tuple[WriteRule, ...]:
 
 
 def hooks(options: Options = Options()) -> tuple[AdmissionHook, ...]:  # noqa: B008 - a frozen value
-    """The admission webhooks of the features that are on; a new one is added here."""
+    """The admission webhooks of the features that are on, and of those that they need.
+
+    A new one is added here.
+    """
     makers: dict[str, Callable[[], Iterable[AdmissionHook]]] = {
         "membership": lambda: MEMBERSHIP_HOOKS,
         "networks": lambda: network_hooks(Networks(options.networks)),
@@ -199,7 +204,10 @@ def hooks(options: Options = Options()) -> tuple[AdmissionHook, ...]:  # noqa: B
 
 
 def external_systems(options: Options) -> dict[ClusterId, ExternalSystem]:
-    """The external systems by the id under which they are connected: the name server, or none."""
+    """The name server, if one is configured, by the id under which it is connected; else empty.
+
+    Nothing is connected, and the key file is read at each use.
+    """
     server = options.publishing.server
     if server is None:
         return {}

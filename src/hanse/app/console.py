@@ -25,8 +25,8 @@ async def serving_console(
 ) -> AsyncIterator[Callable[[], None]]:
     """Serve the page until the block ends; gives a function to call when snapshots changed.
 
-    `beside` are further views, which need readings of every cluster. `send` sends reviews of
-    people's tokens and rights to an API server.
+    It shows `beside`, further views, with all others. `send` sends reviews of people's tokens and
+    rights to an API server; `hosts` are the host names that requests may have.
     """
     items = ItemCache((*views(), *beside), take_snapshot)
     people = People(send, list_namespaces)

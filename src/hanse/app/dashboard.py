@@ -42,7 +42,10 @@ class Dashboard:
 
     @asynccontextmanager
     async def showing(self, agent: Agent) -> AsyncIterator[None]:
-        """Include an agent's snapshot, and push its changes to the page, until the block ends."""
+        """Include an agent's snapshot, and push its changes to the page, until the block ends.
+
+        Agents are known by their cluster.
+        """
         name = agent.settings.cluster
 
         def on_change(change: Change) -> None:
@@ -66,13 +69,16 @@ class Dashboard:
         plan: Action | None = None,
         order: Action | None = None,
     ) -> AsyncIterator[None]:
-        """Serve the page until the block ends, with the actions that are given."""
+        """Serve the page until the block ends, for requests with these host names or of loopback.
+
+        DNS questions are always answered; `plan` and `order` are further actions, if given.
+        """
         actions = PageActions(self._resolve, plan, order)
         async with serving(self._updates, self._auth, actions, listener, hosts):
             yield
 
     async def _resolve(self, query: Mapping[str, Any]) -> Any:
-        """The full `name` of a DNS question, and `answers` with reasons by cluster's `view`.
+        """The full `name` of a DNS question, and `answers` with reasons, one for each agent's view.
 
         A short name is one of the zone, and the type is A by default. Raises `ActionRefused` for an
         invalid name or type.

@@ -69,9 +69,10 @@ class DnsCredentials(Struct, frozen=True):
 def network_zone(
     view: View, network: NetworkName, namespaces: Sequence[str] = (), *, follow: bool = False
 ) -> ZoneSource:
-    """The names of one tenant network; without namespaces, those of all are watched.
+    """The zone source of one tenant network's names, which watches the namespaces.
 
-    `follow` those that the agent names in a ConfigMap beside the network's DNS.
+    Without any, it watches all; `follow` those that the agent names in a ConfigMap beside the
+    network's DNS.
     """
     return NetworkZone(view, network, tuple(namespaces), follow=follow)
 
@@ -94,10 +95,10 @@ class ServerProcess(Struct, frozen=True):
 async def serving_zones(
     process: ServerProcess, sources: Sequence[ZoneSource]
 ) -> AsyncIterator[None]:
-    """Serve a view of one cluster until the block ends, and close the listeners then.
+    """Serve a view of one cluster from its sources until the block ends; then closes the listeners.
 
     Also serves health, replaces the workers on `process.reload`, and probes the members of global
-    hosts.
+    hosts. The block starts before all is listed.
     """
     clock, probe, access = WallClock(), SocketProbe(), process.access
     known = [each for each in (access.local, access.broker) if each is not None]
@@ -124,7 +125,10 @@ async def serving_zones(
 async def open_server(
     stack: AsyncExitStack, served: ServedView, process: ServerProcess
 ) -> DnsServer:
-    """Start the workers of a process; closing the stack ends them, then closes the listeners."""
+    """Start the workers of a process, and wait until they answer.
+
+    Closing the stack ends them, then closes the listeners.
+    """
     # Questions are refused once no worker answers: whoever asks then asks another server.
     for each in process.listeners:
         stack.callback(each.close)
@@ -137,7 +141,10 @@ async def open_health(
     process: ServerProcess,
     readiness: Callable[[], health.Readiness],
 ) -> None:
-    """Serve health and metrics of a server, if the process has a listener for them."""
+    """Serve health and metrics of a server until the stack is closed.
+
+    No effect if the process has no listener for them.
+    """
     if process.metrics_listener is not None:
         registry = server.metrics.registry
         await stack.enter_async_context(
@@ -146,7 +153,10 @@ async def open_health(
 
 
 async def open_reloads(stack: AsyncExitStack, server: DnsServer, process: ServerProcess) -> None:
-    """Replace the workers each time `process.reload` is set, until the stack is closed."""
+    """Replace the workers each time `process.reload` is set, until the stack is closed.
+
+    No effect if the process has no such event.
+    """
     if process.reload is not None:
         group = await stack.enter_async_context(asyncio.TaskGroup())
         reloads = _reload_workers(server, process.settings, process.reload)
@@ -156,7 +166,11 @@ async def open_reloads(stack: AsyncExitStack, server: DnsServer, process: Server
 def new_informers(
     access: DnsCredentials, view: View, watched: Sequence[Watch], clock: Clock
 ) -> ClusterInformers:
-    """Informers of the served cluster and, if any, its broker with its Leases and records."""
+    """Informers, not running, of the served cluster and, if any, its broker.
+
+    Beside what is `watched` they watch the broker's Leases and ClusterMembers. A cluster without an
+    id is named `UNNAMED_CLUSTER`.
+    """
     random = Random()  # noqa: S311 - spreads retries, guards nothing
     members = (
         Watch(Role.BROKER, Lease, namespace=access.broker_namespace),
@@ -176,7 +190,10 @@ def new_informers(
 async def _reload_workers(
     server: DnsServer, settings: ServerSettings, requested: asyncio.Event
 ) -> None:
-    """Replace the workers each time that it is requested, until it is cancelled; each is logged."""
+    """Replace the workers each time the event is set, which is cleared; never returns.
+
+    Each replacement is logged.
+    """
     while True:
         await requested.wait()
         requested.clear()
@@ -230,13 +247,19 @@ class LocalDns:
         self._server: DnsServer | None = None
 
     def stub_zones(self, cluster: str) -> tuple[str, ...]:
-        """The zones of a cluster's view, but for cluster.local, that its own DNS forwards here."""
+        """The zones of a cluster's view, but for cluster.local, that its own DNS forwards here.
+
+        Each once, as text without a final dot.
+        """
         zones = [zone for source in self._sources[cluster] for zone in source.zones]
         names = [b".".join(split_labels(zone)).decode() for zone in zones]
         return tuple(name for name in dict.fromkeys(names) if name != CLUSTER_DOMAIN)
 
     def watches_for(self, cluster: str) -> tuple[Watch, ...]:
-        """The watches of an agent for the views that it feeds, also those of later Networks."""
+        """The watches that a cluster's agent needs for its cluster's views and the clusterless one.
+
+        Also those for views of later Networks.
+        """
         views = (*self._views_of(cluster), CLUSTERLESS_VIEW)
         sources = [source for view in views for source in self._sources[view]]
         return (*(watch for source in sources for watch in source.watches), *watches())
@@ -262,13 +285,13 @@ class LocalDns:
     async def _follow_networks(self, agent: "Agent") -> None:
         """Add views for Networks without one, also later ones, and feed them from the agent.
 
-        Never returns; when it is cancelled, the agent feeds them no longer.
+        Never returns; when it is cancelled, the agent feeds them no longer, but they stay served.
         """
         changed = asyncio.Event()
         changed.set()
 
         def on_change(change: Change) -> None:
-            """Have views added after a Network was created or changed; deletions are ignored."""
+            """Wake `_follow_networks` if a Network is created or updated, not if deleted."""
             if isinstance(change, ObjectChange) and isinstance(change.after, Network):
                 changed.set()
 
@@ -286,9 +309,10 @@ class LocalDns:
             agent.reconciler.event_handlers.remove(on_change)
 
     async def _add_network_views(self, agent: "Agent") -> list[Compiler]:
-        """Serve a view for each Network of a cluster that has none yet; returns their compilers.
+        """Serve a view for each Network of the agent's cluster that has none; returns compilers.
 
-        Binds their sockets; Networks beyond MAX_NETWORKS get no view.
+        Binds their sockets and adds their addresses, in the order of their names; once the cluster
+        has MAX_NETWORKS such views, further Networks get none.
         """
         assert self._server is not None, "views are fed while the server runs"
         cluster, snapshot = agent.settings.cluster, agent.reconciler.snapshot()
@@ -342,5 +366,5 @@ def _local_sources(view: View, external_zone: str) -> tuple[ZoneSource, ...]:
 
 
 def _address_text(listeners: Sequence[Listeners]) -> str:
-    """`address:port` of the first listener."""
+    """`address:port` of the first of the listeners."""
     return "{}:{}".format(*listeners[0].address)

@@ -36,7 +36,7 @@ class DomainMetrics(Collector):
         self._parts: dict[str, dict[str, tuple[ClusterPart, ...]]] = {name: {} for name in _PARTS}
 
     def on_item(self, view: str, key: str, item: Any | None) -> None:
-        """Take in an item as it was rendered last; None where it is gone.
+        """Keep an item as it was rendered last; None where it is gone, which forgets it.
 
         Items of views without such metrics are ignored.
         """
@@ -74,7 +74,10 @@ class DomainMetrics(Collector):
         )
 
     def _count_services(self) -> Iterator[GaugeMetricFamily]:
-        """Gauges of services by state, and of exports and their endpoints by cluster and state."""
+        """Gauges of services by state, and of exports and their endpoints by cluster and state.
+
+        An export is unknown, lost, ready or empty; endpoints of an unknown one are not counted.
+        """
         states = Counter((one.state,) for one in self._services.values())
         yield _gauge(
             "hanse_services", "Multi-cluster services by state.", ("state",), states.items()
@@ -122,7 +125,8 @@ def _lease_ages(snapshot: MultiClusterSnapshot) -> Iterator[tuple[Labels, float]
 def _token_expiries(snapshot: MultiClusterSnapshot) -> Iterator[tuple[Labels, float]]:
     """The end of each token in a Secret of an agent's own cluster, as Unix time.
 
-    Taken from the token's claims; Secrets whose `token` does not say it are left out.
+    Labelled by namespace and name of the Secret. Taken from the token's claims; Secrets whose
+    `token` does not say it are left out.
     """
     for where in snapshot.by_agent:
         for secret in snapshot.all(where, Secret):

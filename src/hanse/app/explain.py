@@ -90,9 +90,9 @@ class ServiceQuestion(Struct, frozen=True):
 
 
 def full_name(name: str, zone: str) -> str:
-    """The fully qualified name; `web.shop` is short for a service of the zone.
+    """The name with a final dot; two labels, as `web.shop`, are short for a service of the zone.
 
-    Raises `InvalidQuestion` for what is no name.
+    Not so if they are in the zone or end in a dot. Raises `InvalidQuestion` for what is no name.
     """
     bare = name.removesuffix(".")
     inside = bare == zone or bare.endswith(f".{zone}")
@@ -107,7 +107,7 @@ def full_name(name: str, zone: str) -> str:
 
 
 def record_type(text: str) -> int:
-    """The number of a record type; raises `InvalidQuestion` for an unknown one."""
+    """The number of a DNS record type by its name; raises `InvalidQuestion` for an unknown one."""
     try:
         return int(dns.rdatatype.from_text(text))
     except (dns.exception.DNSException, ValueError):
@@ -115,13 +115,16 @@ def record_type(text: str) -> int:
 
 
 def service_watches() -> tuple[Watch, ...]:
-    """The watches that decide the answers about services and global hosts."""
+    """The watches that decide the answers about services, global hosts and federated Services."""
     view = View("")
     return (*ServiceZone(view).watches, *GlobalZone(view).watches, *FederatedZone.watches)
 
 
 def parse_service_name(name: bytes, view: View) -> ServiceQuestion | None:
-    """Parse the name of a service, port, cluster or pod; None if it is none of them."""
+    """Parse `[_PORT._PROTOCOL.][[POD.]CLUSTER.]SERVICE.NAMESPACE.svc.ZONE`; None for other names.
+
+    The parts need not exist. The port is kept as `_PORT._PROTOCOL`.
+    """
     zone = wire_name(view.zone)
     if not is_subdomain(name, zone):
         return None
@@ -149,7 +152,8 @@ def explain(name: str, rtype: int, view: View, snapshot: Snapshot) -> Explanatio
     """What a view answers to a question and why, computed from a snapshot; no query is sent.
 
     The zone data are compiled as in the server: REFUSED outside its zones, and for ANY and zone
-    transfers; SERVFAIL for names of services until all is listed.
+    transfers; SERVFAIL for names of services until all is listed; NODATA for a name without the
+    type; SILENCE where a global host drops queries.
     """
     wire = wire_name(name)
     global_host = global_service(name, snapshot)
@@ -187,7 +191,10 @@ def explain(name: str, rtype: int, view: View, snapshot: Snapshot) -> Explanatio
 def _missing_part(
     question: ServiceQuestion, name: bytes, rtype: int, nodes: Mapping[bytes, Sequence[RRset]]
 ) -> str:
-    """What an existing service lacks for an answer, as a clause: the type or the port; or empty."""
+    """What an existing service lacks for an answer, as a clause: the type or the port.
+
+    Empty if it is neither, as for a name that has no records for another reason.
+    """
     if answers := nodes.get(name, ()):
         types = ", ".join(sorted(type_name(rrset.type) for rrset in answers))
         return f"; it has records of type {types} and none of {type_name(rtype)}"
@@ -197,7 +204,7 @@ def _missing_part(
 
 
 def _without_port_labels(name: bytes) -> bytes:
-    """A name without its port and protocol labels."""
+    """A name in wire format without its first two labels, those of port and protocol."""
     for _ in range(2):
         name = name[1 + name[0] :]
     return name
@@ -223,7 +230,10 @@ def _explain_global(
 def _explain_outside(
     name: str, service: Service, rtype: int, view: View, snapshot: Snapshot
 ) -> Explanation:
-    """Explain the answer of an external host name of a federated Service."""
+    """Explain the answer of an external host name of a federated Service.
+
+    NOERROR, or NODATA without a record of the type.
+    """
     host = name.lower().rstrip(".")
     build = FederatedZone(replace(view, global_zones=(host,))).records_for(snapshot)
     nodes = {node.name: node.rrsets for node in build(Key(HOST_TOPIC, host))}
@@ -235,7 +245,7 @@ def _explain_outside(
 def _explain_unknown_host(name: str, zone: str, snapshot: Snapshot) -> Explanation:
     """Explain a name in a global zone that is no host: NXDOMAIN.
 
-    NODATA if it is the zone itself, or has hosts below it.
+    NODATA if it is the zone itself, or GlobalServices have hosts below it.
     """
     host = name.lower().removesuffix(".")
     between = any(
@@ -247,7 +257,10 @@ def _explain_unknown_host(name: str, zone: str, snapshot: Snapshot) -> Explanati
 
 
 def explained_records(rrset: RRset) -> tuple[ExplainedRecord, ...]:
-    """The records of an RRset, each with the percentage of responses that have it."""
+    """The records of an RRset's variants, each with the percentage of responses that have it.
+
+    Percentages are rounded; a record in several variants is there for each of them.
+    """
     weights = effective_weights([variant.weight for variant in rrset.variants])
     total = sum(weights)
     return tuple(
@@ -269,7 +282,10 @@ Reasons = tuple[str, tuple[ExcludedCluster, ...]]
 def _reasons(
     question: ServiceQuestion | None, code: str, view: View, snapshot: Snapshot, name: bytes
 ) -> Reasons:
-    """The rule of the answer to a service name in words, and the clusters that it leaves out."""
+    """The rule of the answer to a service name in words, and the clusters that it leaves out.
+
+    For a name of no service, or of one without ServiceImport, what the name is, and no clusters.
+    """
     if question is None:
         if name == version_name(wire_name(view.zone)):
             return "the version of the names themselves", ()
@@ -332,9 +348,10 @@ def _excluded_clusters(
     backends: Sequence[ClusterBackends],
     view: View,
 ) -> tuple[ExcludedCluster, ...]:
-    """The clusters that are in no response, each with the reason.
+    """The exporting clusters that are in no response, each with the reason.
 
-    For the name of a cluster or pod, at most that cluster, with its own reason.
+    For the name of a cluster or pod, at most that cluster, and only with a reason of its own, not
+    one of affinity, weight or priority.
     """
     if question.cluster:
         return tuple(

@@ -44,17 +44,17 @@ def parse_replica_name(name: str, options: StatefulSetOptions) -> ReplicaQuestio
 
 
 def replica_zone(cluster: ClusterId, options: StatefulSetOptions) -> StatefulSetZone:
-    """The names of replicas, as they are served to the clients of a cluster."""
+    """The zone source of replica names, as they are served to the clients of a cluster."""
     return StatefulSetZone(View(cluster, local=cluster), BROKER_NAMESPACE, options)
 
 
 def explain_replica(
     name: str, rtype: int, options: StatefulSetOptions, zone: StatefulSetZone, snapshot: Snapshot
 ) -> Explanation:
-    """What a view answers to a question about replicas, and why; no query is sent.
+    """What a zone answers to a question about replicas, and why; no query is sent.
 
     REFUSED for ANY and zone transfers, SERVFAIL for a set whose shares were written by a newer
-    agent.
+    agent; else NOERROR, NODATA without the type, or NXDOMAIN.
     """
     if rtype in (RecordType.ANY, RecordType.AXFR, RecordType.IXFR):
         return Explanation("REFUSED", (), "questions for everything are refused")
@@ -91,7 +91,7 @@ def _reasons(
 ) -> tuple[str, tuple[ExcludedCluster, ...]]:
     """The rule for a name of a set in words, and the excluded clusters.
 
-    There are some only for a federation's name with load balancers.
+    Clusters are named only for a federation's name of a set with load balancers.
     """
     if question is None or shares is None:
         return "no federated StatefulSet is named so", ()
@@ -105,9 +105,10 @@ def _reasons(
 
 
 def _find_shares(question: ReplicaQuestion, snapshot: Snapshot) -> StatefulSetShares | None:
-    """The set that a name belongs to, by its Service, its name or a replica's; None if none.
+    """The set that a name belongs to, by its Service, its own name or a replica's; None if none.
 
-    Of several whose names it begins with, the longest.
+    Labels are tried from the last to the first, a Service before a set; of several sets whose names
+    a label begins with, the longest.
     """
     for broker in snapshot.clusters(Role.BROKER):
         for name in reversed(question.names):
@@ -125,7 +126,8 @@ def _excluded_clusters(
 ) -> tuple[ExcludedCluster, ...]:
     """The clusters with missing replicas, each with why: its report, its Lease, no address.
 
-    Of several reasons the first in the order: newer schema, Lease, too few replicas, no address.
+    Of several reasons the first in the order: newer schema, Lease, too few replicas, no address. A
+    cluster with all replicas and addresses is not there.
     """
     meta = shares.metadata
     brokers = snapshot.clusters(Role.BROKER)

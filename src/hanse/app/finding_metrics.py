@@ -18,7 +18,11 @@ class FindingsCollector(Collector):
         self._read_findings = read_findings
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """The findings as they were last judged; `hanse_finding` only for the first MAX_SERIES."""
+        """Gauges of the findings as last judged: `hanse_finding`, then their counts.
+
+        `hanse_finding` has only the first MAX_SERIES; `hanse_findings` counts all. Nothing is
+        judged here.
+        """
         findings = self._read_findings()
         each = GaugeMetricFamily(
             "hanse_finding",

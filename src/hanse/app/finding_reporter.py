@@ -23,7 +23,7 @@ class FindingReporter:
     """Judges an agent's own snapshot, and records an Event for each finding that begins or ends."""
 
     def __init__(self, reconciler: Reconciler, namespace: str) -> None:
-        """Nothing is judged or reported yet; Events about foreign objects are of `namespace`."""
+        """Nothing is judged or reported yet; Events on foreign objects are about `namespace`."""
         self._reconciler = reconciler
         self._namespace = namespace
         self.totals = DomainMetrics(self._snapshot)
@@ -33,7 +33,7 @@ class FindingReporter:
         self._reported: dict[tuple[str, Ref], Finding] = {}
 
     async def run(self) -> None:
-        """Judge at intervals, with every change that the reconciler reports; never returns."""
+        """Follow the reconciler's changes, and judge every INTERVAL seconds; never returns."""
         self._reconciler.event_handlers.append(self.judgement.on_change)
         try:
             while True:
@@ -43,9 +43,9 @@ class FindingReporter:
             self._reconciler.event_handlers.remove(self.judgement.on_change)
 
     async def judge(self) -> None:
-        """Judge what changed, a little at a time, and record Events of what began or ended.
+        """Refresh the judgement until it is not stale, yielding in between, and record Events.
 
-        Only an active replica records Events.
+        These are of what began or ended; only an active replica records them.
         """
         while self.judgement.stale:
             self.judgement.refresh()
@@ -57,7 +57,8 @@ class FindingReporter:
     def _events(self, findings: Iterable[Finding]) -> Iterable[EventRequest]:
         """An Event for each finding of at least RISK that has lasted, and one when it has ended.
 
-        Remembers which were reported; a finding has lasted after REPEATED calls in a row.
+        A finding has lasted after REPEATED calls in a row, and is reported once: Warning with its
+        code as reason. The end of a reported one is Normal, with the reason `CODEResolved`.
         """
         current = {
             (one.code, one.subject): one for one in findings if one.severity.at_least(Severity.RISK)
@@ -73,7 +74,10 @@ class FindingReporter:
             yield EventRequest(self._target(one), f"{one.code}Resolved", one.summary, "Normal")
 
     def _target(self, one: Finding) -> ClusterObjectRef:
-        """What a finding's Event is about: its subject, or our namespace if that is not known."""
+        """What a finding's Event is about: its subject, if that is in the own cluster's snapshot.
+
+        Else the agent's namespace.
+        """
         local = self._reconciler.informers.local
         subject = one.subject
         if subject.cluster in ("", local):

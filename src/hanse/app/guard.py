@@ -143,9 +143,10 @@ class Guard:
         return RulesState.HOLD if follows else RulesState.OLD
 
     def on_change(self, change: Change, *, listed: bool = False) -> None:  # noqa: ARG002 - the informers' signature
-        """Mark the addresses of a changed pod, or that cluster facts changed, and wake `run`.
+        """Mark what a changed object may change, a pod's addresses or the facts, and wake `run`.
 
-        Changes of no object, and of objects that do not concern the rules, are ignored.
+        Facts of the snapshot, and changes of objects that do not concern the rules, are ignored. A
+        Namespace or Network also marks its pods' addresses.
         """
         if not isinstance(change, ObjectChange):
             return
@@ -165,7 +166,7 @@ class Guard:
         self._changed.set()
 
     def on_attached(self) -> None:
-        """Note that pods of this node have other interfaces; the rules follow soon."""
+        """Note that pods of this node have other interfaces, and wake `run` to update the rules."""
         self._interfaces_changed = True
         self._changed.set()
 
@@ -175,8 +176,8 @@ class Guard:
     async def run(self) -> None:
         """Keep the rules, also if others remove them, until cancelled; they stay when it ends.
 
-        If there are none at the start, pods are cut off until the cluster is listed. A failure is
-        logged and retried.
+        If there are none at the start, the configured pod ranges are cut off until the cluster is
+        listed. A failure is logged and counted, and all rules are written anew after RETRY_SECONDS.
         """
         self._in_kernel = self._is_in_place()
         if not self._in_kernel:
@@ -204,7 +205,10 @@ class Guard:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def remove(self) -> None:
-        """Remove all rules, and the CNI plugin if it was installed; raises `NftablesError`."""
+        """Remove all rules, and the CNI plugin if it was installed, as `remove_all`.
+
+        Raises `NftablesError` or `OSError`.
+        """
         await remove_all(self._settings.cni, lambda: self._rules)
 
     async def remove_plugin(self) -> None:
@@ -212,9 +216,9 @@ class Guard:
         await remove_installed_plugin(self._rules)
 
     def update(self) -> None:
-        """Change the rules if something has changed; nothing until everything is listed.
+        """Change the rules if something has changed; nothing until all watched kinds are listed.
 
-        Sets the metrics. Raises `NftablesError`.
+        A kind that is not served counts as listed. Sets the metrics. Raises `NftablesError`.
         """
         snapshot, started = self._snapshot(), time.perf_counter()
         if not all(
@@ -233,7 +237,10 @@ class Guard:
         self.metrics.networks.set(len(self._facts.networks))
 
     def _replace(self, snapshot: Snapshot) -> str:
-        """The commands that write the whole table anew; owners, facts and ruleset are replaced."""
+        """The commands that write the whole table anew; owners, facts and ruleset are replaced.
+
+        Nothing is run yet; the pending addresses are cleared.
+        """
         every = {a for pod in snapshot.all(snapshot.local, Pod) for a in pod_addresses(pod)}
         self._addresses.clear()
         self._owners = {a: o for a in every if (o := address_owner(a, snapshot)) is not None}
@@ -245,7 +252,8 @@ class Guard:
     def _changes(self, snapshot: Snapshot) -> str | list[ElementChange]:
         """Set elements, or nftables commands, for what has changed since the last update.
 
-        Owners, facts and ruleset are updated.
+        Empty if nothing has. Owners, facts and ruleset are updated, and the pending addresses
+        cleared; nothing is run yet.
         """
         assert self._ruleset is not None
         moved = {address: address_owner(address, snapshot) for address in self._addresses}
@@ -273,7 +281,7 @@ class Guard:
         return facts
 
     def _close_pods(self) -> None:
-        """Write rules that cut the configured pod ranges off; a failure is logged."""
+        """Write rules that cut off all pods in the configured pod ranges; a failure is logged."""
         ranges = self._settings.pod_ranges
         closed = build_ruleset(ClusterFacts(inside=ranges, local_pods=ranges), {})
         try:
@@ -290,7 +298,7 @@ class Guard:
 
 
 def _affected_addresses(changed: Object, snapshot: Snapshot) -> set[str]:
-    """The addresses of the pods in a changed namespace, or in those of a Network's tenant.
+    """The addresses of the pods in a changed namespace, or in all those of a Network's tenant.
 
     Empty for other kinds.
     """
@@ -315,8 +323,8 @@ async def guarding(
 ) -> AsyncIterator[Guard]:
     """Guard this machine as a node of a cluster until the block ends; the rules stay.
 
-    Without a CNI plugin in the settings, an installed one is removed. Raises `GuardUnavailable`
-    where nftables is not installed.
+    Also keeps the node's Lease. Without a CNI plugin in the settings, an installed one is removed.
+    Raises `GuardUnavailable` where nftables cannot be used.
     """
     rules = rules or open_rules()
     if settings.cni is None:
@@ -362,10 +370,10 @@ def _count_unchecked(plugin: NodePlugin) -> int:
 async def _read_pod(
     snapshot: Callable[[], Snapshot], client: ClusterClient, ref: PodRef
 ) -> KnownPod | None:
-    """A pod from the informers if it is prepared and not attached, else from the API server.
+    """A pod and its network: from the informers if prepared, without addresses and of `ref`'s uid.
 
-    None if it is not there. Raises `KubeError` if its namespace, by which its network is known, is
-    not known yet.
+    Else from the API server, whatever its uid; None if it is not there. Raises `KubeError` if that
+    fails, or the namespace, by which the network is known, is not known yet.
     """
     view = snapshot()
     namespace = view.get(view.local, Namespace, ref.namespace)

@@ -55,10 +55,11 @@ class _DaemonSet(Struct):
 
 
 async def find_end(credentials: Credentials, namespace: str, daemonset: str) -> GuardEnd:
-    """Whether another guard follows this one, by its DaemonSet; RESTART if that cannot be read.
+    """What follows this guard, by its DaemonSet, as `_end_from_daemonset`; GONE if there is none.
 
-    GONE also if the server does not know the guard's account several times in a row: that goes with
-    an installation. While the server answers 401 or 403, it is asked up to `GONE_TRIES` times.
+    RESTART if that cannot be read. While the server answers 401 or 403 it is asked up to
+    `GONE_TRIES` times, a second apart; GONE after `GONE_UNKNOWN` answers 401 in a row, as accounts
+    go with an installation.
     """
     path = f"/apis/apps/v1/namespaces/{namespace}/daemonsets/{daemonset}"
     transport, unknown = HttpTransport(credentials), 0
@@ -89,7 +90,7 @@ async def find_end(credentials: Credentials, namespace: str, daemonset: str) -> 
 def _end_from_daemonset(body: bytes) -> GuardEnd:
     """GONE for a DaemonSet (JSON) that is being deleted, NO_PLUGIN for one without hostPaths.
 
-    Else RESTART.
+    Else RESTART, also if it is malformed.
     """
     if b'"deletionTimestamp"' in body:
         return GuardEnd.GONE

@@ -57,7 +57,11 @@ class GuardLease:
         snapshot: Callable[[], Snapshot],
         state: Callable[[], RulesState],
     ) -> None:
-        """`node` names the Lease, whose holder is `boot`; `state` says whether rules hold."""
+        """`node` names the Lease, whose holder is `boot`; `state` says whether rules hold.
+
+        Nothing is sent. Needs a running loop: until DURATION_SECONDS from now a Lease of an earlier
+        guard counts.
+        """
         self._client = client
         self._node = node
         self._clock = clock
@@ -74,9 +78,9 @@ class GuardLease:
         """The loop's time when the last renewal, by any guard, counts no longer."""
 
     async def run(self) -> None:
-        """Follow the state of the rules until cancelled; the Lease stays when it ends.
+        """Follow the state of the rules every second until cancelled; the Lease stays when it ends.
 
-        Failures of writes are logged, and tried again.
+        Failures of writes are not raised, and tried again; all but conflicts are logged.
         """
         while True:
             pause = CHECK_SECONDS
@@ -93,8 +97,8 @@ class GuardLease:
     async def end(self) -> None:
         """Delete the Lease for good, and wait until agents say that policies isolate networks.
 
-        After a number of checks that do not say so, it returns nevertheless. A Lease that cannot be
-        deleted has to expire first: agents would take it for rules.
+        After POLICIES_CHECKS it returns nevertheless, with a warning. A Lease that cannot be
+        deleted has to expire first. It does not wait where Networks are listed and there are none.
         """
         self._ended = True
         try:
@@ -159,7 +163,10 @@ class GuardLease:
         self._due = started + RENEWAL_SECONDS
 
     def _owned(self, spec: LeaseSpec) -> Lease:
-        """The Lease to create, owned by its Node, if that is known: it is deleted with it."""
+        """The Lease to create, owned by its Node, if that is known: it is deleted with it.
+
+        Nothing is sent.
+        """
         snapshot, lease = self._snapshot(), new_lease(GUARDS_NAMESPACE, self._node, spec)
         node = snapshot.get(snapshot.local, Node, self._node)
         if node is None:
@@ -171,7 +178,7 @@ class GuardLease:
         return replace(lease, metadata=replace(lease.metadata, owner_references=(owner,)))
 
     async def _delete(self) -> None:
-        """Delete the Lease, if there is one."""
+        """Delete the Lease, if there is one; raises `KubeError`. A later renewal is due at once."""
         self._known, self._due = None, 0.0
         with suppress(NotFound):
             await self._client.delete(Lease, self._node, GUARDS_NAMESPACE)
@@ -183,7 +190,10 @@ class GuardLease:
         return list(snapshot.all(snapshot.local, Network))
 
     def _is_dispensable(self) -> bool:
-        """Whether all networks are known, and agents say of each that it needs no guard."""
+        """Whether all networks are known, and agents say of each that policies isolate it.
+
+        True without networks, also if the kind is not served.
+        """
         snapshot = self._snapshot()
         listed = snapshot.listed_or_unserved(snapshot.local, Network)
         return listed and all(map(needs_no_guard, self._networks()))

@@ -22,9 +22,10 @@ class GuardUnavailable(Exception):
 
 
 async def remove_rules(cni: CniFolders | None) -> None:
-    """Remove the rules of this machine and its CNI plugin, also if its folders are not given.
+    """Remove the rules of this machine and its CNI plugin, as `remove_all`.
 
-    Raises `GuardUnavailable`.
+    The plugin is also removed from the folders that an earlier guard noted. Raises
+    `GuardUnavailable` if that fails.
     """
     try:
         await remove_all(cni, open_rules)
@@ -35,7 +36,8 @@ async def remove_rules(cni: CniFolders | None) -> None:
 async def remove_all(cni: CniFolders | None, opened: Callable[[], Commands]) -> None:
     """Delete our CNI configuration, then the rules, and then the CNI plugin with its state.
 
-    The first is done whatever nftables answers. Raises `NftablesError` or `OSError`.
+    The first is done whatever nftables answers. While pods that the plugin attached run, what their
+    end needs stays. Raises `NftablesError` or `OSError`, and what `opened` raises.
     """
     places = all_folders(cni, installed_folders())
     await give_back_config(places)
@@ -45,7 +47,10 @@ async def remove_all(cni: CniFolders | None, opened: Callable[[], Commands]) -> 
 
 
 async def remove_installed_plugin(rules: Commands) -> None:
-    """Remove the CNI plugin of an earlier guard, if there is one; failures are logged."""
+    """Remove the CNI plugin of an earlier guard, and the rules of ports; no effect without one.
+
+    The outcome is logged; failures are not raised.
+    """
     if (installed := installed_folders()) is None:
         return
     try:

@@ -18,16 +18,17 @@ _LEVELS = {"DEBUG": logging.DEBUG, "WARN": logging.WARNING, "ERROR": logging.ERR
 
 @contextmanager
 def following_log_level(reconciler: Reconciler) -> Iterator[None]:
-    """Follow the log level of the GSLBConfig until the block ends; then the initial one is set.
+    """Follow changes of the GSLBConfig's log level until the block ends; then the initial is set.
 
-    A start at DEBUG (`--verbose`) keeps its level.
+    Where the initial level is DEBUG (`--verbose`), it stays.
     """
     initial = logging.getLogger().level
 
     def on_change(change: Change) -> None:
-        """Set the root log level to that of a changed GSLBConfig.
+        """If the change is of a GSLBConfig, set the root log level to that of the configuration.
 
-        If that is invalid, gone or says INFO, the initial one. A start at DEBUG keeps its level.
+        The initial level if the configuration is invalid, gone or says INFO, or if that is DEBUG.
+        Logs a changed level.
         """
         if isinstance(change, ObjectChange) and isinstance(change.object, GSLBConfig):
             config = read_configuration(reconciler.snapshot())

@@ -98,7 +98,11 @@ class NameServer:
             self._cache.note_change()
 
     def _concerns_hosts(self, change: Change) -> bool:
-        """Whether known hosts changed since the last call, or a target's health by this change."""
+        """Whether known hosts changed since the last call, or this change sets a target's health.
+
+        The counter of changes is remembered for the next call; a health that is dropped does not
+        count.
+        """
         before, self._known_changes = self._known_changes, sum(z.known.changes for z in self._zones)
         if before != self._known_changes:
             return True
@@ -108,7 +112,7 @@ class NameServer:
     def on_unwatched(self, where: ClusterId, obj: Object) -> None:
         """Treat an object that is no longer watched as deleted, if networks are served.
 
-        Other names stay until their deletion is observed.
+        Else no effect: names stay until the object's deletion is observed.
         """
         if self._networks:
             self.updater.on_change(ObjectChange(where, obj, None))
@@ -141,7 +145,10 @@ def _is_config(change: Change) -> bool:
 
 
 def server_addresses(urls: Iterable[str]) -> frozenset[str]:
-    """The addresses of API servers by URL, resolved now, but for loopback and unknown hosts."""
+    """The IP addresses of the hosts in these URLs, resolved now, which blocks.
+
+    Loopback addresses, and hosts that cannot be resolved, are left out.
+    """
     found: set[str] = set()
     for url in urls:
         host = urlsplit(url).hostname or ""

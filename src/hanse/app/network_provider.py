@@ -15,9 +15,9 @@ DEFAULT_POOL = "10.60.0.0/16"
 async def providing_addresses(
     listener: socket.socket | None = None, pool: str = DEFAULT_POOL, file: Path | None = None
 ) -> AsyncIterator[str]:
-    """Give out addresses of a pool until the block ends, by default on loopback; gives the URL.
+    """Serve addresses of a pool until the block ends, by default on loopback; gives the URL.
 
-    With `file` they are kept there.
+    With `file` what is given out is kept there, else only in memory.
     """
     book = AddressBook(IPv4Network(pool), file)
     async with serving_book(listener or socket.create_server(("127.0.0.1", 0)), book) as url:

@@ -34,7 +34,10 @@ class OutsideView:
 
     @asynccontextmanager
     async def feeding_from(self, agent: "Agent", server: DeltaReceiver) -> AsyncIterator[None]:
-        """Let an agent feed the view whenever it is the one to do so, until the block ends."""
+        """Let an agent feed the view whenever it is the one to do so, until the block ends.
+
+        Then another agent is chosen.
+        """
         cluster = agent.settings.cluster
 
         def on_change(change: Change) -> None:
@@ -60,7 +63,10 @@ class OutsideView:
             self._choose()
 
     async def _feed_by_turns(self, agent: "Agent", server: DeltaReceiver) -> None:
-        """Feed while this agent is chosen, again and again, until it is cancelled."""
+        """Feed the view while this agent is chosen, again and again, until it is cancelled.
+
+        It waits until the agent before has ended to feed.
+        """
         cluster = agent.settings.cluster
         while True:
             await self._until(cluster, chosen=True)
@@ -68,7 +74,7 @@ class OutsideView:
                 await self._until(cluster, chosen=False)
 
     async def _until(self, cluster: ClusterId, *, chosen: bool) -> None:
-        """Wait until a cluster is chosen, or until it is not."""
+        """Wait until a cluster is chosen, or, with `chosen` False, until it is not."""
         while (self._chosen == cluster) != chosen:
             await self._changed.wait()
 

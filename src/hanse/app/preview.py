@@ -61,7 +61,11 @@ class PreviewedFleet(Struct, frozen=True):
 async def previewing(
     fleet: PreviewedFleet, features: Sequence[Feature]
 ) -> AsyncIterator[Reconcilers]:
-    """Give, until the block ends, a reconciler for each member that watches and never writes."""
+    """Give, until the block ends, a reconciler for each member, by cluster, that never writes.
+
+    They watch, each its own cluster, the broker and, for a supervisor, its members; they may not
+    have listed anything yet.
+    """
     async with AsyncExitStack() as stack:
         reconcilers: dict[ClusterId, Reconciler] = {}
         for name, credentials in fleet.members.items():
@@ -83,7 +87,8 @@ async def previewing(
 def _supervise(reconciler: Reconciler, fleet: PreviewedFleet) -> None:
     """Connect a supervisor's reconciler to its members, as leader of those that its agent leads.
 
-    Its own cluster only gets the roles. Puts the `Leadership` of each by its Lease.
+    Its own cluster only gets the roles. Puts the `Leadership` of each by its Lease. No effect for
+    others.
     """
     local = reconciler.informers.local
     for member in fleet.supervised.get(local, ()):
@@ -103,7 +108,7 @@ def _supervise(reconciler: Reconciler, fleet: PreviewedFleet) -> None:
 async def wait_until_listed(reconcilers: Reconcilers) -> frozenset[ClusterId]:
     """Wait until every reconciler has listed all its clusters, at most LIST_TIMEOUT.
 
-    Returns the clusters that were not listed by then.
+    Returns the clusters that were not listed by then; empty if all were.
     """
     try:
         async with asyncio.timeout(LIST_TIMEOUT.total_seconds()):
@@ -125,10 +130,10 @@ def _unlisted_clusters(reconciler: Reconciler) -> list[ClusterId]:
 def preview_agent_writes(
     reconcilers: Reconcilers, applied: Sequence[AppliedObject]
 ) -> list[AgentWrite]:
-    """Let each agent react to what is applied and what the others would write, until none does.
+    """What each agent would write in reaction to `applied` and to what the others would write.
 
-    At most MAX_ROUNDS times. Deletions are reported but cause no reaction: a preview only overlays
-    objects on a snapshot.
+    In rounds until nothing changes, at most MAX_ROUNDS; one entry for each object. Deletions are
+    reported but cause no reaction: a preview only overlays objects on a snapshot.
     """
     found: dict[ClusterObjectRef, AgentWrite] = {}
     for _ in range(MAX_ROUNDS):
@@ -146,9 +151,11 @@ def _add_writes(
     applied: Sequence[AppliedObject],
     found: dict[ClusterObjectRef, AgentWrite],
 ) -> None:
-    """Add to `found` what one agent would write, given the writes of the others.
+    """Add to `found` what one agent would write, given `applied` and the writes of the others.
 
-    An object that another agent writes already stays that one's; obstacles become `refused`.
+    An object that another agent writes stays that one's, and one that this agent creates stays
+    `create` in later rounds. An obstacle becomes `refused` where `found` has no write of its
+    object.
     """
     others = [(c.target.where, c.after) for c in found.values() if c.by != name and c.after]
     connected = reconciler.informers.connections

@@ -64,12 +64,15 @@ class TenantServices:
         return self._services.synced(snapshot)
 
     def keys(self, snapshot: Snapshot) -> Iterator[Key]:
-        """The keys of imports in the tenant's namespaces, and that of the schema version."""
+        """The keys of ServiceImports in the tenant's namespaces, and that of the schema version."""
         spaces = (n.metadata.name for n in tenant_namespaces(self._tenant, snapshot))
         return self._services.keys_in(spaces, snapshot)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """Those of the keys of all services that are in the tenant's namespaces, or in none."""
+        """The keys of services that a change affects, of those in the tenant's namespaces.
+
+        Also keys without a namespace, such as that of the schema version.
+        """
         found = self._services.keys_for(change, snapshot)
         return [key for key in found if self._is_in_tenant(key, snapshot)]
 
@@ -95,7 +98,7 @@ class ViewServer(Protocol):
         ...
 
     def drop_view(self, view: str) -> None:
-        """Serve a view no longer."""
+        """Serve a view that was added by `add_view` no longer."""
         ...
 
     def set_client_views(self, changes: Mapping[bytes, str | None]) -> None:
@@ -122,13 +125,13 @@ class NetworkViews:
         """Addresses whose network may have changed."""
 
     def is_listed(self, snapshot: Snapshot) -> bool:
-        """Whether all that names and clients depend on is listed."""
+        """Whether all that names and clients depend on is listed, also of services."""
         kinds = {watch.kind for watch in SHARED_WATCHES}
         listed = all(snapshot.listed(snapshot.local, kind) for kind in kinds)
         return listed and self._services.synced(snapshot)
 
     def start(self, snapshot: Snapshot) -> None:
-        """Enqueue all networks and all addresses."""
+        """Mark all flat networks and all addresses of pods for `advance`."""
         self._networks |= flat_networks(snapshot)
         for pod in snapshot.all(snapshot.local, Pod):
             self._addresses |= pod_addresses(pod)
@@ -147,7 +150,10 @@ class NetworkViews:
                     self._enqueue(name, compiler, _SERVICES, key)
 
     def _enqueue_network_changes(self, change: Change, snapshot: Snapshot) -> None:
-        """Enqueue the keys, networks and addresses of tenant networks that a change concerns."""
+        """Enqueue the keys of known networks that a change concerns.
+
+        Also marks the networks and addresses whose view may be another.
+        """
         concerned = concerned_names(change, snapshot)
         self._addresses |= concerned.addresses
         self._networks |= concerned.networks
@@ -166,7 +172,10 @@ class NetworkViews:
         return bool(self._dirty or self._networks or self._addresses)
 
     def advance(self, snapshot: Snapshot) -> None:
-        """Do a part of what is due: some clients' views, one network, a batch of a view's names."""
+        """Do a part of what is due: some clients' views, one network, a batch of a view's names.
+
+        Each result is sent to the server; call again while `due`.
+        """
         self._update_client_views(snapshot)
         self._update_network(snapshot)
         name = next(iter(self._dirty), None)
@@ -178,9 +187,9 @@ class NetworkViews:
             del self._dirty[name]
 
     def _update_network(self, snapshot: Snapshot) -> None:
-        """Take one pending network: add its view, if needed, and enqueue all its names.
+        """Take one pending network: add its view, if it has none, and enqueue all its names.
 
-        If it is no flat network any more, drop its view.
+        If it is no flat network any more, drop its view. No effect if none is pending.
         """
         if not self._networks:
             return
@@ -203,7 +212,10 @@ class NetworkViews:
         return compiler
 
     def _update_client_views(self, snapshot: Snapshot) -> None:
-        """Send the new views of pending addresses whose network changed, at most MAX_ADDRESSES."""
+        """Look up at most MAX_ADDRESSES pending addresses, and send the views of those changed.
+
+        An address that is in no flat network any more has no view.
+        """
         changes: dict[bytes, str | None] = {}
         for _ in range(min(MAX_ADDRESSES, len(self._addresses))):
             address = self._addresses.pop()
@@ -243,7 +255,7 @@ class SharedNameServer:
         return Readiness(ready=False, text="not ready: the cluster was not read in full yet")
 
     def on_change(self, change: Change, *, listed: bool = False) -> None:  # noqa: ARG002 - the informers' signature
-        """Note what a change concerns; nothing is answered until everything is listed."""
+        """Mark what a change concerns, and wake the sender; nothing is sent until all is listed."""
         self._leases.on_change(change)
         if self._started:
             self._views.on_change(change, self._informers.snapshot())
@@ -254,7 +266,10 @@ class SharedNameServer:
 
     @asynccontextmanager
     async def running(self, server: DnsServer) -> AsyncIterator[None]:
-        """Run the informers, and send changes of views to the server, until the block ends."""
+        """Run the informers, and send changes of views to the server, until the block ends.
+
+        The block starts before all is listed.
+        """
         async with self._informers.running(), asyncio.TaskGroup() as group:
             sending = group.create_task(self._send_changes(server), name="dns of networks")
             try:
@@ -263,9 +278,10 @@ class SharedNameServer:
                 sending.cancel()
 
     async def _send_changes(self, server: DnsServer) -> None:
-        """Send what is due in batches whenever something has changed; never returns.
+        """Once all is listed, send what is due in batches at every change; never returns.
 
-        It yields to other tasks after each batch.
+        It yields to other tasks after each batch. The server is ready when workers answer from the
+        first ones.
         """
         while True:
             await self._pending.wait()
@@ -288,7 +304,9 @@ class SharedNameServer:
 async def serving_networks(process: ServerProcess, domain: str) -> AsyncIterator[None]:
     """Serve all flat networks of a cluster until the block ends, and close the listeners then.
 
-    `domain` is the cluster's; the view of the process is that of multi-cluster services.
+    The client's address selects the view; `domain` is the cluster's, and the view of the process
+    that of multi-cluster services. Also serves health, and replaces the workers on
+    `process.reload`.
     """
     clock, services = WallClock(), ServiceZone(process.view)
     informers = new_informers(process.access, process.view, SHARED_DNS_WATCHES, clock)

@@ -79,8 +79,9 @@ def reads() -> tuple[Watch, ...]:
 def first_reads(unserved: Collection[type[Object]] = ()) -> tuple[Watch, ...]:
     """The watches to list of a cluster at first: those of `reads`, some kinds only in part.
 
-    A view none of whose custom resources is served has nothing there, also no built-in kind, and
-    a server without ClusterMembers is no broker. `further_reads` says what has to be listed beside.
+    Left out are the watches of a view none of whose custom resources is served, also of built-in
+    kinds, and what only brokers have if ClusterMember is `unserved`. `further_reads` says what has
+    to be listed beside.
     """
     chosen = (view for view in views() if not _is_absent(view, unserved))
     found = dict.fromkeys(_narrowed(watch) for view in chosen for watch in view.reads)
@@ -93,7 +94,10 @@ _OF_BROKERS = (MEMBER_ACCOUNTS, NARROWED[EndpointSlice])
 
 
 def _is_absent(view: View, unserved: Collection[type[Object]]) -> bool:
-    """Whether a view reads custom resources and none is served; never the view of clusters."""
+    """Whether a view reads custom resources and all of them are `unserved`.
+
+    Never for the view of clusters.
+    """
     custom = [watch.kind for watch in view.reads if watch.kind in CUSTOM_RESOURCES]
     return (
         bool(custom)
@@ -118,8 +122,8 @@ def further_reads(
 ) -> dict[ClusterId, set[Watch]]:
     """The watches that each cluster has to list beside what was `tried`, for a complete judgement.
 
-    What `failed` in one cluster is looked for in others. They may include some of `tried`; call
-    again after each round, until nothing new is returned.
+    It reads nothing itself. What `failed` in one cluster is looked for in others. The result may
+    include some of `tried`; call again after each round, until nothing new is returned.
     """
     found = further_service_reads(snapshot, tried, failed)
     for where in policies.clusters_naming_services(snapshot):
@@ -129,7 +133,10 @@ def further_reads(
 
 
 def examine(snapshot: MultiClusterSnapshot, chosen: Sequence[View] = ()) -> Examination:
-    """Render the items of the chosen views, all if none is, and judge what is wrong with them."""
+    """Render the items of the chosen views, all if none is, and judge what is wrong with them.
+
+    Keys whose item is None are left out.
+    """
     items: dict[str, dict[str, Any]] = {}
     for view in chosen or views():
         rendered = ((key, view.render(key, snapshot)) for key in sorted(view.keys(snapshot)))

@@ -39,7 +39,7 @@ def load_hosts(folder: Path) -> CachedHosts:
 
 
 def save_hosts(folder: Path, hosts: CachedHosts) -> None:
-    """Write the hosts to the file in a folder, atomically; raises `OSError`."""
+    """Write the hosts to the file in a folder, which is created, atomically; raises `OSError`."""
     folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / f"{FILE}.new"
     temporary.write_bytes(msgspec.json.encode(hosts))
@@ -55,7 +55,7 @@ class HostCache:
         zones: Iterable[GlobalZone],
         health: Callable[[], Iterable[TargetHealth]],
     ) -> None:
-        """Nothing is saved until `running`; `health` gives the state of targets to be saved."""
+        """Nothing is saved until `running`; each save calls `health` for the state of targets."""
         self._folder = folder
         self._zones = tuple(zones)
         self._health = health
@@ -78,7 +78,7 @@ class HostCache:
                     self._save()
 
     async def _save_changes(self) -> None:
-        """Save after changes, at most once in SAVE_INTERVAL; never returns."""
+        """Save at once after a change, then at most once in SAVE_INTERVAL; never returns."""
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -86,7 +86,7 @@ class HostCache:
             await asyncio.sleep(SAVE_INTERVAL)
 
     def _save(self) -> None:
-        """Write the known hosts and their health to the folder; a failure is logged."""
+        """Write the hosts that the zones know and the health of targets; a failure is logged."""
         services = {s.metadata.name: s for zone in self._zones for s in zone.known}
         try:
             save_hosts(self._folder, CachedHosts(tuple(services.values()), tuple(self._health())))

@@ -18,8 +18,8 @@ log = logging.getLogger(__name__)
 def parse_server_address(text: str, what: str = "") -> tuple[str, int]:
     """Host and port of `ADDRESS[:PORT]`, port 53 by default, IPv6 in brackets if with a port.
 
-    Raises `InputError` for a host name: only IP addresses are accepted. `what` precedes it in the
-    error.
+    Raises `InputError` for a host name or other text that is no IP address, and for a port outside
+    1 to 65535. `what` precedes the text in the error.
     """
     host, _, port = text.rpartition(":") if text.count(":") == 1 else (text, "", "53")
     if bracketed := re.fullmatch(r"\[([^]]*)](?::(.*))?", text):
@@ -40,9 +40,9 @@ def parse_server_address(text: str, what: str = "") -> tuple[str, int]:
 def parse_forward(option: str) -> list[tuple[str, int]]:
     """The name servers of a --forward option: ADDRESS[:PORT], or those of a resolv.conf at a /path.
 
-    Its addresses are not checked; without nameserver lines it gives none, which is logged: nodes
-    without a network have such a file. Raises `InputError` for other text that is no address, or an
-    unreadable file.
+    Addresses of the file are not checked, lose a `%zone`, and get port 53; a file without
+    nameserver lines gives an empty list and a logged warning. Raises `InputError` for other text
+    that is no address, or an unreadable file.
     """
     if not option.startswith("/"):
         return [parse_server_address(option, "--forward")]
@@ -67,9 +67,10 @@ def bind_listener(option: str, address: str, example: str = "0.0.0.0:8080") -> s
 
 
 def bind_address(option: str, address: str, example: str, bind: Callable[[str, int], T]) -> T:
-    """What `bind` makes of host and port of an ADDRESS:PORT, IPv6 in brackets.
+    """Call `bind` with host, without brackets, and port of an ADDRESS:PORT, and return its result.
 
-    Raises `InputError`, naming the option, for other text, or if `bind` raises OSError.
+    Raises `InputError`, naming the option, for other text, or if `bind` raises OSError. Whether the
+    host is an IP address is left to `bind`.
     """
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
@@ -82,7 +83,10 @@ def bind_address(option: str, address: str, example: str, bind: Callable[[str, i
 
 
 def _bind_tcp(host: str, port: int) -> socket.socket:
-    """A bound TCP socket, not listening yet; raises OSError if the address cannot be used."""
+    """A new TCP socket with SO_REUSEADDR, bound and not listening; IPv6 if the host has a colon.
+
+    Raises OSError if the address cannot be used, after closing the socket.
+    """
     bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -98,7 +102,8 @@ def parse_network(
 ) -> str:
     """The network in CIDR notation; raises `InputError` for other text.
 
-    Host bits that are set are an error with `strict`, and else cleared.
+    An address alone is a network of one. Host bits that are set are an error with `strict`, and
+    else cleared.
     """
     try:
         return str(ip_network(text, strict=strict))

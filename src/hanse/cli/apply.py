@@ -107,7 +107,10 @@ async def apply_definitions(
 
 
 async def read_existing(client: Client, wanted: Manifest) -> Wire | None:
-    """Read the object of a manifest's kind and name from the API server; None if absent."""
+    """Read the object of a manifest's kind and name from the API server.
+
+    None if it does not exist, or its kind is not served.
+    """
     try:
         answer = await client.send(read(wanted.kind, wanted.name, wanted.namespace))
     except NotFound:
@@ -141,7 +144,8 @@ async def _apply(client: Client, wanted: Manifest, *, dry_run: bool) -> Effect:
 async def _create(client: Client, wanted: Manifest, *, dry_run: bool) -> Effect:
     """Create an object; if it was created meanwhile, apply the manifest to it instead.
 
-    UNSERVED for an optional manifest whose kind is not served. A dry run writes nothing.
+    Returns CREATED, also in a dry run, which writes nothing; UNSERVED, without creating, for an
+    optional manifest whose kind is not served.
     """
     if wanted.optional and not await _serves(client, wanted):
         return Effect.UNSERVED
@@ -194,7 +198,8 @@ async def _is_established(client: Client, definition: Manifest) -> bool:
 def is_applied(existing: Wire, wanted: Wire) -> bool:
     """Whether an object has all wanted fields, recursively; it may have others besides.
 
-    But not in the rules of roles and the schemas of definitions, which have to be equal.
+    But not in the rules of roles and the schemas of definitions, which have to be equal; lists have
+    to be of the same length.
     """
     return contains(existing, wanted) and _closed_fields(existing) == _closed_fields(wanted)
 
@@ -209,9 +214,11 @@ def _closed_fields(obj: Wire) -> tuple[Any, list[Any]]:
 
 
 def report_applied(where: str, done: Sequence[AppliedManifest], *, dry_run: bool) -> None:
-    """Print each object created, changed or deleted, and the number of definitions by effect.
+    """Print each object created, changed or deleted, or that there is nothing to change.
 
-    For a dry run, print what would be done with each, with YAML. Unserved kinds go to stderr.
+    Of CustomResourceDefinitions only how many were created, changed, or left as foreign or newer.
+    For a dry run, print instead what would be done with each, with YAML. Unserved kinds go to
+    stderr.
     """
     if dry_run:
         _show_manifests(where, done)

@@ -103,7 +103,7 @@ def retire(context: click.Context, successor: str, namespace: str, dry_run: bool
     old, new = select_cluster(settings), select_cluster(settings, successor)
 
     async def run() -> None:
-        """Connect to both brokers, and retire the old one.
+        """Connect to both brokers, and retire the old one; a dry run only prints what it would do.
 
         Raises `InputError` or `CommandFailed`.
         """

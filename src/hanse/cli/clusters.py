@@ -146,7 +146,10 @@ async def read_cluster(
 
 @asynccontextmanager
 async def open_client(access: Credentials) -> AsyncIterator[Client]:
-    """A client that retries on 429 and 5xx, closed at the end of the block; raises `KubeError`."""
+    """A client that retries after 429 and 5xx, closed at the end of the block.
+
+    It connects at the first request, so that only requests in the block raise `KubeError`.
+    """
     client = _RetryingClient(_transport(access))
     try:
         yield client
@@ -156,10 +159,10 @@ async def open_client(access: Credentials) -> AsyncIterator[Client]:
 
 @asynccontextmanager
 async def open_clients(clusters: Iterable[ClusterAccess]) -> AsyncIterator[dict[str, Client]]:
-    """A client for each cluster by name, all closed at the end of the block.
+    """A client that retries for each cluster, by name; all are closed at the end of the block.
 
-    The more clusters there are, the fewer connections does each have. A slow server is asked as
-    much at a time as a quick one: a person waits, and few requests follow.
+    They share `MAX_CONNECTIONS`: each has 16 for up to 8 clusters, fewer for more, at least one. A
+    slow server is asked as much at a time as a quick one: a person waits, and few requests follow.
     """
     chosen = list(clusters)
     width = max(MAX_CONNECTIONS // max(len(chosen), 8), 1)
@@ -180,7 +183,8 @@ async def open_clients(clusters: Iterable[ClusterAccess]) -> AsyncIterator[dict[
 async def connect(cluster: ClusterAccess) -> AsyncIterator[Client]:
     """A client for one cluster; a `KubeError` in the block becomes `InputError` or `CommandFailed`.
 
-    The error names the cluster whose client raised it, also where such blocks are nested.
+    The error names the cluster whose client raised it, also where such blocks are nested. The
+    client retries after 429 and 5xx, and is closed at the end.
     """
     client = _NamedClient(cluster)
     try:
@@ -209,7 +213,11 @@ class _RetryingClient(Client):
     page_size = 5_000
 
     async def send(self, request: Request) -> Response:
-        """Send a request, again after 429 or 5xx, up to `ATTEMPTS` times; raises the last error."""
+        """Send a request, after 429 or 5xx again, `ATTEMPTS` times in all; raises the last error.
+
+        Between attempts it waits for a growing time or the server's Retry-After, at most
+        `MAX_PAUSE`. Other errors are raised at once.
+        """
         for attempt in range(ATTEMPTS - 1):
             try:
                 return await super().send(request)
@@ -228,7 +236,7 @@ class _NamedClient(_RetryingClient):
         self._name = cluster.name
 
     async def send(self, request: Request) -> Response:
-        """Send a request; a `KubeError` gets the cluster's name as a note and is raised again."""
+        """Send a request with retries; a `KubeError` gets the cluster's name as a note."""
         try:
             return await super().send(request)
         except KubeError as error:
@@ -239,8 +247,8 @@ class _NamedClient(_RetryingClient):
 def _user_error(name: str, error: KubeError) -> InputError | CommandFailed:
     """The error that the user sees for a cluster's error, returned to be raised.
 
-    `InputError` for bad credentials, else `CommandFailed`; with a remedy unless the server refused
-    for another reason than rights.
+    `InputError` for bad credentials, else `CommandFailed`; with a remedy for bad credentials, no
+    answer and missing rights, and else without one.
     """
     match error:
         case BadCredentials():
@@ -271,7 +279,7 @@ def select_cluster(settings: GlobalOptions, context: str = "") -> ClusterAccess:
     """The cluster of `context`, else of `--context`, else of the current context.
 
     In a pod without a kubeconfig only the pod's own cluster is known, as `in-cluster`. Raises
-    `InputError` for an unknown context, or if none is chosen.
+    `InputError` for an unknown context, an unusable kubeconfig, or if no context is chosen.
     """
     try:
         chosen = context or settings.context or current_context(settings)
@@ -283,7 +291,7 @@ def select_cluster(settings: GlobalOptions, context: str = "") -> ClusterAccess:
 
 
 def all_contexts(settings: GlobalOptions) -> tuple[ClusterAccess, ...]:
-    """Every cluster of the kubeconfig, whatever context is chosen; raises `InputError`."""
+    """Every cluster of the kubeconfig, ignoring --context; `InputError` if it is unusable."""
     return select_clusters(settings._replace(context=""))
 
 

@@ -84,8 +84,9 @@ async def run_call(call: CniCall) -> CniResult:
 async def _annotation(config: CniConfig, ref: PodRef | None, command: str) -> str:
     """The cni-args annotation of a pod, read from the API server; "" if CNI_ARGS name no pod.
 
-    For DEL also "" if the pod is gone or cannot be read. Raises `CniError` (try again) for other
-    commands then, and for ADD while the pod's port is not prepared.
+    For DEL also "" if the pod is gone, cannot be read, or is in no network. Other commands raise
+    `CniError` (try again) then, in no network only if it is annotated; ADD also while the pod's
+    port is not prepared.
     """
     if ref is None:
         return ""
@@ -97,9 +98,9 @@ async def _annotation(config: CniConfig, ref: PodRef | None, command: str) -> st
 
 
 async def _read_pod(config: CniConfig, ref: PodRef) -> KnownPod | None:
-    """Read the pod from the API server of the plugin configuration, within `READ_TIMEOUT`.
+    """Read a pod and its network by the kubeconfig of the plugin configuration, or the default one.
 
-    Its network, too; None if the pod is not there. Raises `KubeError` or `TimeoutError`.
+    None if the pod does not exist. Raises `KubeError`, or `TimeoutError` after `READ_TIMEOUT`.
     """
     file = Path(config.kubeconfig) if config.kubeconfig else None
     access = credentials.find_credentials(file, context=config.context)
@@ -111,9 +112,10 @@ async def _read_pod(config: CniConfig, ref: PodRef) -> KnownPod | None:
 
 
 async def _read_network(client: Client, pod: Pod) -> Network | None:
-    """The network of a pod by its namespace and label; None if it is in none, or it is not there.
+    """Read the Network that a pod is in, by its namespace and label.
 
-    The account needs to get namespaces and networks, beside pods.
+    None if the pod is in none, or the Network does not exist. Raises `KubeError`, also if the
+    namespace does not exist: the account needs to get namespaces and networks, beside pods.
     """
     namespace = await client.read(Namespace, pod.metadata.namespace)
     name = network_of(pod, namespace, lambda _: True)
@@ -121,9 +123,9 @@ async def _read_network(client: Client, pod: Pod) -> Network | None:
 
 
 async def _delegate(call: CniCall, config: CniConfig, args: str) -> CniResult:
-    """Run the delegate plugin from CNI_PATH with these CNI_ARGS; returns its result unchanged.
+    """Run the delegate plugin from CNI_PATH with these CNI_ARGS and its configuration on stdin.
 
-    Raises `CniError` if it is not installed.
+    Returns its exit status and output unchanged; raises `CniError` if it is not installed.
     """
     program = shutil.which(config.plugin, path=call.environment.get("CNI_PATH", ""))
     if program is None:

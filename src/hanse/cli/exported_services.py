@@ -19,7 +19,8 @@ _IMPORTED_SLICES = f"{SERVICE_NAME},{MANAGED_BY}={DOMAIN},!{SERVICE_NAMESPACE}"
 async def read_cluster_services(client: Client, name: str, namespace: str = "") -> ClusterServices:
     """List ServiceExports, ServiceImports and imported EndpointSlices, in one namespace or in all.
 
-    Without what the cluster has as a broker; its id is `name` where no agent holds a Lease.
+    Without what the cluster has as a broker; kinds that are not served are empty. Its id is `name`
+    where the agent's Lease has no holder.
     """
     return ClusterServices(
         await read_cluster_id(client, name),
@@ -34,7 +35,10 @@ async def read_cluster_services(client: Client, name: str, namespace: str = "") 
 
 
 async def read_cluster_id(client: Client, default: str) -> str:
-    """Read the cluster id from the holder of the agent's Lease; the default without a holder."""
+    """Read the cluster id from the holder of the agent's Lease, also if that has expired.
+
+    The default without a Lease, or if its holder is not `<cluster>_<agent>`.
+    """
     lease = await read_or_none(client, Lease, AGENT, SYSTEM_NAMESPACE)
     cluster, parted, _ = (lease.spec.holder_identity if lease else "").partition("_")
     return cluster if parted else default

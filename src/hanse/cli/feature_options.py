@@ -14,7 +14,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 def features_option(about: str) -> Callable[[Command], Command]:
     """Decorate a command with `--features`, else $HANSE_FEATURES, else all.
 
-    `about` says what they decide there.
+    Its value is a tuple of names, with the features that they require; `about` begins its help.
     """
     return click.option(
         "--features",
@@ -29,7 +29,10 @@ def features_option(about: str) -> Callable[[Command], Command]:
 
 
 def parse_features_option(text: str) -> tuple[str, ...]:
-    """The features of a list, with those that they require; `InputError` for an unknown one."""
+    """The features of a comma-separated list, or all for `all`, with those that they require.
+
+    Raises `InputError` for an unknown feature, or an empty list.
+    """
     try:
         return parse_features(text)
     except UnknownFeature as error:

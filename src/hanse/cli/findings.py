@@ -76,7 +76,8 @@ def print_findings(report: Report) -> None:
 def print_finding(one: Finding) -> None:
     """Print code, severity, summary and age of a finding, consequences, and what mends it.
 
-    At most `SHOWN_CONSEQUENCES` consequences are shown, and how many more there are.
+    Also why it is not certain, if so, and whom to ask. At most `SHOWN_CONSEQUENCES` consequences
+    are shown, and how many more there are.
     """
     mark = "·" if one.severity is Severity.NOTE else "✗"
     label = click.style(f"{mark} {one.severity}", fg=_COLORS[one.severity])
@@ -101,7 +102,10 @@ def as_called(command: str) -> str:
 
 
 def _since(one: Finding) -> str:
-    """` (for N unit)` with the age of a finding, to be appended; "" if its start is not known."""
+    """` (for N unit)` with the age of a finding, to be appended; "" if its start is not known.
+
+    N is rounded down, in the largest of d, h and min that makes it 2 or more, else in s.
+    """
     if one.since is None:
         return ""
     seconds = max(int((datetime.now(UTC) - one.since).total_seconds()), 0)

@@ -129,7 +129,7 @@ class ClusterRead(Struct, frozen=True):
 
     @property
     def tried(self) -> set[Watch]:
-        """All lists that were asked for, in vain or not, but for those that failed at first."""
+        """The lists that were read, and further lists that failed; not first lists that failed."""
         return {*self.lists, *self.failed}
 
     @property
@@ -160,7 +160,10 @@ class ClusterRead(Struct, frozen=True):
         return next(leases, None)
 
     def has_live_agent(self, now: datetime) -> bool:
-        """Whether the Lease of its agent has a holder, who renews it in time."""
+        """Whether its agent's Lease has a holder, and has not run out for longer than `GRACE`.
+
+        True also for a holder without a valid renewal time; False without a Lease.
+        """
         lease = self.agent_lease
         held = lease is not None and bool(lease.spec.holder_identity)
         return lease is not None and held and self.silence(lease, now) is None
@@ -168,7 +171,8 @@ class ClusterRead(Struct, frozen=True):
     def silence(self, lease: Lease, now: datetime, grace: timedelta = GRACE) -> timedelta | None:
         """How long a Lease of this cluster had not been renewed when it was read, if too long.
 
-        `now` is that time, by our clock, where the reading does not say it.
+        None if that is within its duration and `grace`, or nobody holds it, or it has no valid
+        time. `now`, by our clock, is used where `asked_at` is not set.
         """
         return lease.silence((self.asked_at or now) + self.skew, grace)
 
@@ -181,8 +185,8 @@ class ClusterRead(Struct, frozen=True):
 def unread(failure: ReadFailure, expired: datetime | None = None) -> ClusterRead:
     """The reading of a cluster that could not be read, with the error's text as its `failure`.
 
-    `refused` for bad credentials and 4xx answers, except 429; `expired` is when the credentials
-    did, if they have.
+    `refused` for bad credentials and 4xx answers, except 429; the text then also says when the
+    credentials expired, if `expired` is given. `untrusted` and `slow` are set by the error, too.
     """
     error = failure.error
     answered = isinstance(error, ApiError) and not isinstance(error, ServerError | Throttled)
@@ -218,7 +222,10 @@ def identified(reads: Iterable[ClusterRead]) -> tuple[ClusterRead, ...]:
 
 
 def _borrows(read: ClusterRead, owners: Mapping[ClusterId, str]) -> bool:
-    """Whether the id that a cluster claims is that of another one, by the uids of the owners."""
+    """Whether the owner of the id that a cluster claims has another uid than this cluster.
+
+    False if the cluster claims none, or its own uid is not known.
+    """
     uid = _uid(read)
     return bool(uid and read.claimed_id) and owners[read.claimed_id] != uid
 
@@ -230,7 +237,7 @@ def _uid(read: ClusterRead) -> str:
 
 
 def contexts_of(reads: Iterable[ClusterRead]) -> dict[ClusterId, str]:
-    """The contexts of clusters, by their ids."""
+    """The contexts of clusters, by their ids; of several with one id, the last."""
     return {one.cluster: one.context for one in reads}
 
 
@@ -240,7 +247,8 @@ def build_fleet(
     """The snapshots of all clusters, read or not, by cluster id; nothing is read here.
 
     Each is as the cluster's own agent would have it. A sole broker goes by its own id in all but
-    those that have left it.
+    those that have left it; without a sole one the broker is `BROKER`. Of readings with one id the
+    last counts.
     """
     found = {one.cluster: one for one in reads}
     brokers = [name for name, one in found.items() if one.is_broker]
@@ -264,7 +272,8 @@ def _snapshot(
 ) -> Snapshot:
     """The snapshot of one cluster from its lists and facts; `broker` is the broker's id in it.
 
-    None if the cluster has left the broker.
+    It is None if the cluster has left the broker. Kinds of which only some objects were listed do
+    not count as synced.
     """
     facts = Facts()
     stores: dict[tuple[ClusterId, Kind], list[Any]] = {}
@@ -286,8 +295,9 @@ def _snapshot(
 def _facts(name: ClusterId, read: ClusterRead, now: datetime) -> Iterable[Fact]:
     """The facts of a cluster: roles, features, counts, unserved and denied kinds, agent, members.
 
-    Neither agent nor members' heartbeats of one that could not be read, nor the agent where Leases
-    are denied; heartbeats only of a broker.
+    Also refused credentials, and refused renewals of the agent's Lease. Neither agent nor members'
+    heartbeats of one that could not be read, nor the agent where Leases are denied; heartbeats only
+    of a broker.
     """
     phase = Phase.UNREACHABLE if read.failure else Phase.SYNCED
     lease = read.agent_lease
@@ -327,9 +337,10 @@ def _facts(name: ClusterId, read: ClusterRead, now: datetime) -> Iterable[Fact]:
 
 
 def _reported_writes(read: ClusterRead, broker: ClusterId | None) -> Iterator[Fact]:
-    """What an agent could not write, found paused, or holds, by its Lease.
+    """What an agent could not write, found paused, or holds, by annotations of its Lease.
 
-    To an agent the broker is `BROKER`, whatever its id is here.
+    To an agent the broker is `BROKER`, which is replaced by `broker` unless that is None. Nothing
+    for a cluster that could not be read.
     """
     lease = None if read.failure else read.agent_lease
     for refused in reported_refusals(lease):
@@ -350,7 +361,8 @@ def _reported_links(
 ) -> Iterator[ClusterState]:
     """The connections of an agent to members and broker, by its Federations and its Lease.
 
-    The broker only while the agent is cut off from it; by its exports where the Lease says nothing.
+    Not to itself, nor to members that leave. To the broker only while the agent is cut off from it;
+    by its exports where the Lease says nothing. Nothing if the cluster could not be read.
     """
     if read.failure:
         return
@@ -388,7 +400,10 @@ def _denied_kinds(message: str) -> tuple[str, ...]:
 
 
 def _lost_connections(read: ClusterRead) -> Iterator[LostConnection]:
-    """What exports say of a broker that their agent does not reach, or that rejects its token."""
+    """A lost connection for each condition of an export whose reason is one of `CUT_OFF`.
+
+    That is, its agent does not reach the broker, or the broker rejects its token or forbids reads.
+    """
     for export in read.objects(ServiceExport):
         for one in export.status.conditions:
             if one.reason in CUT_OFF:
@@ -398,7 +413,8 @@ def _lost_connections(read: ClusterRead) -> Iterator[LostConnection]:
 def _lacks_account(read: ClusterRead, now: datetime) -> bool:
     """Whether nobody renews an agent's Lease, and the account of agents is known to be gone.
 
-    Also if its last holder gave it back: a second one may have, whose account is another.
+    Also if its last holder gave it back: a second one may have, whose account is another. False
+    without a Lease, or if the account was not listed.
     """
     if read.agent_lease is None or read.has_live_agent(now):
         return False
@@ -406,7 +422,10 @@ def _lacks_account(read: ClusterRead, now: datetime) -> bool:
 
 
 def _agent_run(name: ClusterId, read: ClusterRead, now: datetime) -> AgentRun:
-    """The agent by its Lease: alive if that has a holder and was renewed in time, else not."""
+    """The agent by its Lease: alive if that has a holder and was renewed in time, else not.
+
+    The holder is "" without a Lease, and `nobody` for one that nobody holds.
+    """
     lease = read.agent_lease
     if lease is None:
         return AgentRun(name, "", alive=False)

@@ -55,8 +55,9 @@ async def complete(
 ) -> dict[str, ClusterRead]:
     """List from API servers what `missing_reads` names, repeatedly, until nothing is missing.
 
-    `reads` and `clients` are by context. `beside` names what findings need in addition. At most
-    `MAX_CONNECTIONS` clusters at a time; there is no time limit beside requests' own.
+    Returns the readings with these lists and ids of clusters. `reads`, `clients` and the result are
+    by context. `beside` names what findings need in addition. At most `MAX_CONNECTIONS` clusters at
+    a time; there is no time limit beside requests' own.
     """
     turns = asyncio.Semaphore(MAX_CONNECTIONS)
 
@@ -104,9 +105,10 @@ async def read_further(
 ) -> ClusterRead:
     """List more from the API server, and return the reading with it; errors do not raise.
 
-    What was not listed goes to `failed`, so that it is not tried again, and the kinds that failed
-    with an error other than 404 to `denied`. Once the server does not answer one list, or rejects
-    our credentials, those that wait for a connection are not sent, and fail with the same error.
+    What was not listed goes to `failed`, and its kind to `denied` unless the error is 404, or 403
+    of an optional list. Once a list is not answered or our credentials are rejected, those that
+    wait for a connection are not sent, and fail with that error. A list of some objects goes if all
+    are listed.
     """
     lost: list[KubeError] = []
 
@@ -116,7 +118,11 @@ async def read_further(
             raise lost[0]
 
     async def list_or_fail(client: Client, watch: Watch, found: _Lists) -> None:
-        """List what one watch names into the result; any error of it but 404 goes to `denied`."""
+        """List what one watch names into the result; errors go to it and are not raised.
+
+        All errors go to `denied` but 404, and 403 of an optional list. No answer, or rejected
+        credentials, also keep the lists that wait from being sent.
+        """
         token = BEFORE_SENDING.set(check_answers)
         try:
             await _list_one(client, watch, found)
@@ -143,10 +149,10 @@ def _is_part(watch: Watch, lists: Collection[Watch]) -> bool:
 async def read_objects(
     cluster: ClusterAccess, client: Client, beside: Iterable[Watch] = ()
 ) -> ClusterRead:
-    """List what views need first, what tells a broker, and what `beside` names.
+    """List what views need first, what tells a broker, and what `beside` names; count some kinds.
 
     The kinds have been discovered before. Kinds that are not served go to `unserved`; those
-    forbidden or failing with 5xx to `denied`. Other errors are raised.
+    forbidden, unless optional, or failing with 5xx to `denied`. Other errors are raised.
     """
     unserved = unserved_kinds(client)
     needed = dict.fromkeys((*first_reads(unserved), *BROKER_READS, *beside))
@@ -219,8 +225,9 @@ _NAMESPACES = Watch(Role.LOCAL, Namespace)
 async def _list_one(client: Client, watch: Watch, found: _Lists) -> None:
     """List what one watch names into the result, or its kind to `unserved` or `denied`.
 
-    Empty in a namespace that does not exist; nothing for an optional one that is forbidden. Of
-    errors, 404 goes to `unserved`, as kinds that discovery did not find; 403 and 5xx to `denied`.
+    Empty in a namespace that the list of Namespaces lacks; nothing for an optional one that is
+    forbidden. Of errors, 404 goes to `unserved`, as kinds that discovery did not find; 403 and 5xx
+    to `denied`; others are raised.
     """
     if watch.kind in CUSTOM_RESOURCES and _is_unserved(client, watch.kind):
         found.unserved.add(watch.kind.kind)
@@ -249,10 +256,10 @@ async def _list_all(
     watches: Collection[Watch],
     list_one: Callable[[Client, Watch, _Lists], Awaitable[None]] = _list_one,
 ) -> _Lists:
-    """List concurrently from the API server what the watches name, and nothing twice.
+    """List concurrently from the API server what the watches name, Namespaces first, if among them.
 
-    Namespaces come first, if they are among it: what is not there has no objects. Errors as in
-    `list_one`. What was not listed has no entry in `lists`.
+    Lists in namespaces that do not exist are then empty without a request. Errors as in `list_one`.
+    What was not listed has no entry in `lists`.
     """
     found = _Lists({}, set(), {})
     if _NAMESPACES in watches:

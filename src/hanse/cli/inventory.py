@@ -82,7 +82,7 @@ class AgentLease(Struct, frozen=True):
 
     @property
     def alive(self) -> bool:
-        """Whether the Lease has a holder and was renewed within its duration."""
+        """Whether the Lease has a holder and was renewed no longer ago than its duration."""
         return bool(self.holder) and self.silent <= self.duration
 
 
@@ -110,7 +110,7 @@ class ServiceInventory(Struct, frozen=True):
 
     @property
     def ready(self) -> int:
-        """How many exports are ready, as far as they could be read."""
+        """How many exports are ready; 0 where exports could not be read."""
         return sum(export.ready for export in self.exports or ())
 
 
@@ -172,14 +172,16 @@ InventoryResult = ClusterInventory | UnreadCluster
 async def read_inventories(
     clusters: Iterable[ClusterAccess], permissions: Iterable[Permission] = ()
 ) -> list[InventoryResult]:
-    """Read all but `services` of every cluster, and ask for permissions, if any are given.
+    """Read all but `services` of every cluster, several at a time, in the clusters' order.
 
-    A cluster that fails is an `UnreadCluster`.
+    `denied` of each has those of `permissions` that access reviews refuse us; nothing is asked if
+    none are given. A cluster with a `KubeError`, or a request that times out, is an
+    `UnreadCluster`; only single requests have a time limit.
     """
     checked = tuple(permissions)
 
     async def read(cluster: ClusterAccess, client: Client) -> ClusterInventory:
-        """Read the version, the objects and the access of one cluster."""
+        """Read version, objects and access of one cluster, and describe them; errors are raised."""
         answer = await read_version(client)
         found = await read_watches(cluster.name, client, _INVENTORY)
         return describe_cluster(found, await read_access(cluster, client, checked, answer, found))
@@ -189,7 +191,7 @@ async def read_inventories(
 
 
 def unread_cluster(failure: ReadFailure) -> UnreadCluster:
-    """The cluster with the text of its error."""
+    """The `UnreadCluster` of a failure: the error's text, or `no answer in time` at a time-out."""
     return UnreadCluster(failure.cluster, failure.message("no answer in time"))
 
 
@@ -213,8 +215,10 @@ async def read_access(
 ) -> AccessAnswer:
     """Ask which `permissions` we are denied and, if some are given, what the agent is denied.
 
-    Also tells when our credentials expire, unless a plugin renews them, and the agent's features
-    by its account.
+    The agent is asked about only if its ServiceAccount was read, and not about renewing its Lease
+    if that is renewed in time. Also returns when our credentials expire, None if a plugin renews
+    them or that is not known, and the features by the account's annotation, all without one. Raises
+    `KubeError`.
     """
     access = await cluster.credentials.config()
     account = next(iter(read.listed(ACCOUNT)), None)
@@ -230,9 +234,10 @@ async def read_access(
 
 
 def describe_cluster(read: ClusterRead, access: AccessAnswer) -> ClusterInventory:
-    """All of one cluster but `services`; fields of what the API server refused are None.
+    """The inventory of one cluster, all but `services`, from what was read; nothing is asked here.
 
-    The skew is what exceeds half the time that the request took.
+    `nodes` and `definitions` are None where they were not listed, `agent` without its Lease,
+    `membership` without a Federation. The Lease's age is by the API server's clock.
     """
     answer = access.version
     nodes = read.objects(Node)
@@ -261,7 +266,11 @@ def describe_cluster(read: ClusterRead, access: AccessAnswer) -> ClusterInventor
 
 
 async def find_broker(clusters: Sequence[ClusterAccess]) -> ClusterAccess:
-    """The first cluster with a ClusterSet or ClusterMember; `CommandFailed` if none has one."""
+    """Read all clusters, and return the first with a ClusterSet or ClusterMember.
+
+    Raises `CommandFailed` if none has one; its text names those that could not be read, if any.
+    Beside a broker that is found, such clusters do not matter.
+    """
     results = list(zip(clusters, await read_clusters(clusters, _is_broker), strict=True))
     for cluster, result in results:
         if result is True:
@@ -291,7 +300,10 @@ async def _is_broker(_: ClusterAccess, client: Client) -> bool:
 
 
 async def discover_kinds(client: Client) -> None:
-    """Ask the API server which kinds it serves, and keep that in the client; raises `KubeError`."""
+    """Ask the API server which kinds it serves, and keep that in the client; raises `KubeError`.
+
+    /version is read first, with a short time limit, so that it fails soon where nobody answers.
+    """
     await read_version(client)  # which ends soon where nobody answers
     await refresh(client)
 
@@ -306,12 +318,16 @@ class VersionAnswer(Struct, frozen=True):
 
     @property
     def is_slow(self) -> bool:
-        """Whether the answer came late."""
+        """Whether the answer took `SLOW_ANSWER` (2 s) or longer."""
         return self.received - self.sent >= SLOW_ANSWER
 
     @property
     def skew(self) -> timedelta:
-        """How far the clock of the server is at least ahead of ours, or behind it."""
+        """How far the server's clock is at least ahead of ours; negative if it is behind.
+
+        Zero where the difference is less than half the time that the request took, which is in
+        doubt, and without a Date header.
+        """
         doubt = (self.received - self.sent) / 2
         now = self.sent + doubt
         skew = server_clock(self.response, now) - now
@@ -319,16 +335,17 @@ class VersionAnswer(Struct, frozen=True):
 
 
 async def read_version(client: Client) -> VersionAnswer:
-    """Read /version, within a short time; the answer also tells the clock of the server.
+    """Read /version within `REQUEST_TIMEOUT`, and note our times, which tell its clock and delay.
 
-    Where it comes late, it is asked once more: the first one includes the connection.
+    If the answer is slow, it is asked once more and the second one is returned: the first includes
+    the connection. Raises `KubeError`.
     """
     answer = await _ask_version(client)
     return await _ask_version(client) if answer.is_slow else answer
 
 
 async def _ask_version(client: Client) -> VersionAnswer:
-    """Read /version once."""
+    """Read /version once, noting our time before and after; the version is "" if it is missing."""
     sent = datetime.now(UTC)
     response = await client.send(_get_request("/version"))
     version = str(decode_json(response.body).get("gitVersion", ""))
@@ -344,7 +361,11 @@ def _get_request(path: str) -> Request:
 
 
 def server_clock(response: Response, now: datetime) -> datetime:
-    """The server's time nearest to `now` by the Date header in whole seconds; `now` without one."""
+    """The server's time: `now`, moved into the second that the response's Date header names.
+
+    `now` itself if it is within that second, or the header is missing or no date. A date without a
+    time zone is UTC.
+    """
     try:
         date = parsedate_to_datetime(response.headers.get("date", ""))
     except ValueError:
@@ -354,14 +375,17 @@ def server_clock(response: Response, now: datetime) -> datetime:
 
 
 async def read_clock(client: Client) -> datetime:
-    """The API server's time now, by the answer to a small request; raises `KubeError`."""
+    """The API server's time now, by the Date header of its answer to /version; raises `KubeError`.
+
+    Our own time if the answer has no such header.
+    """
     return server_clock(await client.send(_get_request("/version")), datetime.now(UTC))
 
 
 def agent_lease_at(lease: Lease | None, now: datetime) -> AgentLease | None:
-    """The agent's Lease as of the API server's time; None without one.
+    """Holder, duration and age of an agent's Lease at `now`, the API server's time; None if none.
 
-    One without a valid time was renewed long ago.
+    The age is never negative; a Lease without a valid time of renewal is very old.
     """
     if lease is None:
         return None
@@ -379,7 +403,11 @@ def service_inventory(
 
 
 def _export_state(export: ServiceExport) -> ExportState:
-    """Whether a ServiceExport is Ready, and the message of its first bad condition but Pending."""
+    """Whether a ServiceExport's condition Ready is True, and what is wrong with it.
+
+    That is the message, else the reason, of its first bad condition whose reason is not Pending; ""
+    without one.
+    """
     ready = any(c.type == "Ready" and c.status == "True" for c in export.status.conditions)
     bad = (c.message or c.reason for c in bad_conditions(export) if c.reason != "Pending")
     return ExportState(export.namespace, export.name, ready, next(bad, ""))
@@ -388,7 +416,11 @@ def _export_state(export: ServiceExport) -> ExportState:
 def membership(
     federations: Sequence[Federation], claims: Iterable[ClusterClaim]
 ) -> MembershipState | None:
-    """The state of the oldest Federation of a list, None without one; a claim marks supervisors."""
+    """The state of the oldest Federation of a list, None without one.
+
+    It supervises if a claim marks supervisors with another value than `false`; its troubles are
+    `reason: message` of the Federation's conditions that are False.
+    """
     if not federations:
         return None
     unborn = datetime.max.replace(tzinfo=UTC)
@@ -411,13 +443,16 @@ def membership(
 
 
 async def explain_failure(cluster: ClusterAccess, failure: ReadFailure) -> ClusterRead:
-    """The reading of a cluster that could not be read; says so if its credentials have expired."""
+    """The `ClusterRead` of a cluster that could not be read, with the error as its `failure`.
+
+    If the cluster refused us, and our credentials have expired, the text also says when.
+    """
     read = unread(failure)
     return unread(failure, await _expired_at(cluster)) if read.refused else read
 
 
 async def _expired_at(cluster: ClusterAccess) -> datetime | None:
-    """When the credentials of a cluster expired; None if they have not, or cannot be read."""
+    """When the credentials of a cluster expired; None if they have not, or that cannot be told."""
     try:
         config = await cluster.credentials.config()
     except BadCredentials:
@@ -427,7 +462,10 @@ async def _expired_at(cluster: ClusterAccess) -> datetime | None:
 
 
 def credentials_expiry(identity: Identity) -> datetime | None:
-    """When the certificate expires or, without one, the token by its claims; None if not known."""
+    """When the client certificate expires or, if there is none, the token by its claims.
+
+    None if the certificate cannot be parsed, or the token is no JWT or has no expiry.
+    """
     if identity.certificate:
         from cryptography import x509
 

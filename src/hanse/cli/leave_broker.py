@@ -52,9 +52,10 @@ class BrokerLeave(Struct, frozen=True):
 async def leave_broker(request: BrokerLeave, *, dry_run: bool) -> None:
     """Let a cluster leave, and print the progress; resumes what was begun. A dry run only prints.
 
-    Without `request.member` the cluster is not asked. Does nothing if it has left already. Raises
-    `CommandFailed` if its agent does not withdraw in time, or objects remain, `InputError` if the
-    broker is none, or has never had such a member.
+    Without `request.member` the cluster is given up without asking it. If it has left already, and
+    has no Secret of this broker any more, that is printed. Raises `CommandFailed` if its agent does
+    not withdraw in time, or objects remain; `InputError` if the broker lacks the namespace or never
+    had such a member, or its record there is missing or another cluster's.
     """
     async with connect(request.broker) as broker:
         await _check_namespace(broker, request.place)
@@ -82,7 +83,10 @@ async def _check_namespace(broker: Client, place: MemberPlace) -> None:
 
 
 async def _check_has_left(broker: Client, place: MemberPlace) -> None:
-    """Raise `InputError` if the broker never had such a member."""
+    """Raise `InputError` if the broker has no ClusterMember of this name, whatever its phase.
+
+    The error's text lists the ClusterMembers that there are.
+    """
     if await find_record(broker, place) is None:
         records = await list_or_empty(broker, ClusterMember, place.namespace)
         known = ", ".join(sorted(one.name for one in records)) or "none"
@@ -92,10 +96,11 @@ async def _check_has_left(broker: Client, place: MemberPlace) -> None:
 
 
 async def _is_member(broker: Client, place: MemberPlace) -> bool:
-    """Whether a broker has an account, rights or published objects of a cluster, or its record.
+    """Whether a cluster has not left a broker in full.
 
-    A record that says Left or Replaced does not count. Without any record, a share for it in a
-    StatefulSet over clusters does.
+    True if its record is there and not Left or Replaced; whatever the record says, if its account,
+    rights, Lease or published objects are there; without a record also if a StatefulSetShares has a
+    share for it.
     """
     record = await find_record(broker, place)
     if record is not None and not record.has_left:
@@ -106,13 +111,13 @@ async def _is_member(broker: Client, place: MemberPlace) -> bool:
 
 
 async def _leave(broker: Client, member: Client, request: BrokerLeave, *, dry_run: bool) -> None:
-    """Set the record's phase to Leaving and wait for the agent to withdraw; then delete the rest.
+    """Set the record's phase to Leaving, wait until the agent has withdrawn, and delete the rest.
 
-    It does not wait for one that has left already, or never had an agent: that is set to Left.
-    The rest is what it still has on the broker, its account and rights there, and the broker's
-    Secret in the cluster, unless it has joined elsewhere. The record stays. A dry run only prints.
-    Raises `InputError` if the record is missing or another cluster's, and `CommandFailed` if the
-    agent does not withdraw, or something is left.
+    It does not wait if the record has left already, or no agent ever ran: that record is set to
+    Left. The rest is what is still published, account, rights and Lease on the broker and, unless
+    the cluster has joined elsewhere, the broker's Secret in it. The record stays. A dry run only
+    prints what goes, there and here. Raises `InputError` if the record is missing or another
+    cluster's, `CommandFailed` if the agent does not withdraw, or something is left.
     """
     place = request.place
     record = await _checked_record(broker, member, request)
@@ -142,7 +147,7 @@ async def _leave(broker: Client, member: Client, request: BrokerLeave, *, dry_ru
 async def _had_agent(broker: Client, record: ClusterMember) -> bool:
     """Whether an agent may have run for a member: its Lease has a holder, or is missing.
 
-    False for one whose join was killed before it began: no token was issued for it.
+    False if the record's `status.since` is not set: the join was killed before a token was issued.
     """
     if record.status.since is None:
         return False
@@ -151,7 +156,10 @@ async def _had_agent(broker: Client, record: ClusterMember) -> bool:
 
 
 async def _is_joined_elsewhere(broker: Client, member: Client, place: MemberPlace) -> bool:
-    """Whether the cluster has a Secret of another broker, or of another id or namespace on it."""
+    """Whether the broker Secret in the cluster is of another broker, member id or broker namespace.
+
+    False without the Secret; what the Secret does not name counts as the same.
+    """
     secret = await read_or_none(member, Secret, BROKER_SECRET, SYSTEM_NAMESPACE)
     known = secret.metadata.annotations if secret is not None else {}
     uid = (await broker.read(Namespace, IDENTITY_NAMESPACE)).metadata.uid
@@ -162,7 +170,10 @@ async def _is_joined_elsewhere(broker: Client, member: Client, place: MemberPlac
 
 
 async def _shared_namespace(secret: Secret) -> str:
-    """The namespace where clusters share, by the kubeconfig in a Secret; empty if it names none."""
+    """The namespace of the kubeconfig in a broker Secret, where clusters share on that broker.
+
+    Empty if the kubeconfig names none or cannot be used.
+    """
     text = secret.data.get(manifests.KUBECONFIG, b"")
     try:
         return (await credentials.from_secret(text, origin=BROKER_SECRET).config()).namespace
@@ -171,10 +182,10 @@ async def _shared_namespace(secret: Secret) -> str:
 
 
 async def _has_secret(broker: Client, member: Client, place: MemberPlace) -> bool:
-    """Whether the Secret of a member that has left is still in its cluster.
+    """Whether the cluster still has this broker's Secret, and the broker a ClusterMember of it.
 
-    False also if the broker has no ClusterMember, if the Secret lacks the broker's uid, or if the
-    cluster has joined another broker, or by another id, since.
+    The phase of that record is not looked at. False if the Secret lacks the broker's uid, or is of
+    another broker, id or namespace.
     """
     if await find_record(broker, place) is None:
         return False
@@ -207,9 +218,10 @@ async def _checked_record(broker: Client, member: Client, request: BrokerLeave) 
 
 
 async def _wait_until_left(broker: Client, request: BrokerLeave) -> None:
-    """Poll until the record says Left or is gone; prints to stderr how many objects are left.
+    """Poll until the record's phase is Left or Replaced, or it is gone.
 
-    Raises `CommandFailed` if that number does not change for `WITHDRAWAL_TIMEOUT`.
+    Prints to stderr how many published objects are left, each time that changes. Raises
+    `CommandFailed` if it does not change for `WITHDRAWAL_TIMEOUT`.
     """
     clock = asyncio.get_running_loop().time
     last, known = clock(), -1
@@ -241,11 +253,11 @@ def _stuck_message(request: BrokerLeave, left: int) -> str:
 
 
 async def give_up_member(broker: Client, place: MemberPlace, *, dry_run: bool) -> None:
-    """Give a dead cluster up: set its record to Left, delete what it published, and its rights.
+    """Give a dead cluster up: set its record to Left and abandoned, and delete what it published.
 
-    Its account stays with the right to read its record: if it returns, its agent finds that it has
-    left, and withdraws what it wrote at home. A record is created if there is none. A dry run only
-    prints.
+    Its rights and its Lease go, too; its account stays with the right to read its own record, by
+    which its agent, if it returns, learns that it has left. A record is created if there is none;
+    one that has left stays as it is. Prints the result; a dry run only prints.
     """
     kept = (SERVICE_ACCOUNT,)
     gone = [one for one in await list_prepared(broker, place) if one.kind not in kept]
@@ -305,9 +317,11 @@ async def _check_nothing_left(broker: Client, member: Client | None, request: Br
 
 
 async def list_derived(member: Client, broker_namespace: str) -> list[BrokerObject]:
-    """List what agents wrote in a cluster from its broker, by annotation, and the broker's Secret.
+    """List what agents wrote in a cluster from its broker, and the broker's Secret.
 
-    Not in the broker's namespace: if the API server is also the broker, that is not the cluster's.
+    That is ServiceImports, EndpointSlices and Services with the owner label whose sources name the
+    broker, except those in `broker_namespace`, which are the broker's own if the API server is also
+    the broker.
     """
     found: list[BrokerObject] = []
     for kind in (ServiceImport, EndpointSlice, Service):

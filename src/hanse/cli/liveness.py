@@ -28,7 +28,8 @@ class BrokerMembers(Struct, frozen=True):
 async def read_members(client: Client) -> BrokerMembers:
     """Read Leases and ClusterMembers of the default broker namespace from a broker.
 
-    Where Leases may not be listed or are not served, there are no states: nobody counts as dead.
+    Without the right to list Leases there are no states, so that nobody counts as dead; without
+    that for ClusterMembers, or if they are not served, `records` is None. Other errors are raised.
     """
     leases = await _list_if_allowed(client, Lease)
     records = await _list_if_allowed(client, ClusterMember)
@@ -37,7 +38,11 @@ async def read_members(client: Client) -> BrokerMembers:
 
 
 def judge_leases(leases: Iterable[Lease], server_time: datetime) -> tuple[LeaseLiveness, ...]:
-    """The states of the holders of Leases, by the age of each on the API server's own clock."""
+    """The state of each Lease's holder, in order, as judged when the Leases are first observed.
+
+    READY if it is held and was renewed within its duration by `server_time`, else UNKNOWN; the
+    latter is `outdated`, too, unless its time is unknown or after `server_time`.
+    """
     states = []
     for lease in leases:
         observer, meta = LeaseObserver(), lease.metadata

@@ -304,9 +304,10 @@ def _agent_state(cluster: "LocalClusterStatus") -> str:
 def _send_control_request(
     context: click.Context, folder: Path | None, order: "ControlRequest"
 ) -> "LocalFederationStatus":
-    """Send a request to the control socket of `hanse up`, in the folder given or the default one.
+    """Send a request to the control socket of `hanse up`; returns the federation's status after it.
 
-    Returns the status after it; an `UpError` becomes an `InputError`. Starts logging, too.
+    The socket is in `folder`, else in the folder of the chosen kubeconfig, $HANSE_DIR or ./.hanse.
+    Starts logging. Raises `InputError` for an `UpError`, such as that none runs there.
     """
     from hanse.cli.clusters import local_folder
     from hanse.cli.errors import InputError
@@ -323,7 +324,10 @@ def _send_control_request(
 
 
 def _parse_milliseconds(text: str, context: click.Context) -> int:
-    """The milliseconds of a duration as 200ms or 1.5s; a usage error for others, or over 60s."""
+    """The whole milliseconds of a duration written as 200ms or 1.5s, at most 60s.
+
+    Raises `click.UsageError` for other text.
+    """
     found = _DURATION.fullmatch(text)
     value = float(found[1]) * (1000 if found[2] == "s" else 1) if found else -1
     if not 0 <= value <= 60_000:

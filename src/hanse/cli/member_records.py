@@ -59,9 +59,10 @@ async def find_record(broker: Client, place: MemberPlace) -> ClusterMember | Non
 
 
 async def recorded_rules(broker: Client, namespace: str) -> ClusterSetSpec | None:
-    """The ClusterSet's rules that most ClusterMembers keep in `status.rules`; None if none has any.
+    """The rules of a ClusterSet that more than half of the ClusterMembers with rules have kept.
 
-    Members that have left do not count. Raises `CommandFailed` if no majority has the same rules.
+    Members keep them in `status.rules`; those that have left do not count. None if no member has
+    any; raises `CommandFailed` if some have, and no majority has the same.
     """
     records = await list_or_empty(broker, ClusterMember, namespace)
     kept = sorted(r.name for r in records if r.status.rules is not None and not r.has_left)
@@ -83,9 +84,9 @@ async def set_phase(
     epoch: int = 0,
     abandoned: bool = False,
 ) -> ClusterMember:
-    """Patch the status of a record: phase, since now, epoch and abandoned; returns it as stored.
+    """Patch the status of a record: phase, `since` (now), epoch, abandoned; returns it as stored.
 
-    Without an epoch the record's own stays; `abandoned` is always written, False by default.
+    With the epoch 0 the record's own stays; `abandoned` is always written, False by default.
     """
     since = msgspec.to_builtins(datetime.now(UTC).replace(microsecond=0))
     status: Wire = {
@@ -100,9 +101,10 @@ async def set_phase(
 
 
 async def list_published(broker: Client, place: MemberPlace) -> list[BrokerObject]:
-    """List the EndpointSlices, ServiceImports and StatefulSetParts of a member on a broker.
+    """List what a member published in the broker's namespace, as references.
 
-    They are told by labels with the source cluster, StatefulSetParts by `spec.cluster`.
+    EndpointSlices and ServiceImports by their labels with the source cluster, StatefulSetParts by
+    `spec.cluster`; none of kinds that are not served.
     """
     cluster, namespace = place.cluster, place.namespace
     own = f"{SOURCE_CLUSTER}={cluster}"
@@ -122,7 +124,9 @@ async def list_published(broker: Client, place: MemberPlace) -> list[BrokerObjec
 async def list_prepared(broker: Client, place: MemberPlace) -> list[BrokerObject]:
     """List what `hanse join` made for a member on a broker, except its record; bindings come first.
 
-    Those are bindings, roles, Leases and the ServiceAccount, by the member's label and by name.
+    ClusterRoleBindings and RoleBindings by the member's label and by name, ClusterRoles and Roles
+    by name, then Leases and the ServiceAccount by label in the broker's namespace or that of
+    accounts.
     """
     labelled, own_role = f"{MEMBER}={place.cluster}", f"{place.namespace}:{place.cluster}"
     spaces = (place.namespace, accounts_namespace(place.namespace))
@@ -147,7 +151,7 @@ async def has_share(broker: Client, cluster: ClusterId) -> bool:
 
 
 async def delete_objects(broker: Client, objects: list[BrokerObject]) -> None:
-    """Delete objects in order; those that are gone already are fine."""
+    """Delete objects in order, ignoring those that are gone; other errors end it."""
     for one in objects:
         try:
             await broker.send(delete(one.kind, one.name, one.namespace))
@@ -156,7 +160,10 @@ async def delete_objects(broker: Client, objects: list[BrokerObject]) -> None:
 
 
 async def _listed(broker: Client, kind: Kind, namespace: str, labels: str = "") -> list[Wire]:
-    """List objects, not decoded, in one namespace or in all; none where the kind is not served."""
+    """List objects as JSON values, in one namespace, or in all for "", by a label selector.
+
+    Empty where the kind is not served; other errors are raised.
+    """
     query = (("labelSelector", labels),) if labels else ()
     try:
         answer = await broker.send(Request("GET", resource_path(kind, namespace), query))

@@ -94,7 +94,11 @@ def amko(filename: BinaryIO) -> None:
 
 
 async def _translate(cluster: "ClusterAccess", namespace: str) -> "AntreaManifests":
-    """Read a cluster, and return the manifests for Antrea and notes; nothing is written."""
+    """Read a cluster, and return the manifests for Antrea Multi-cluster with notes; writes nothing.
+
+    `namespace` is where global federated Services come together. Kinds that are not served count as
+    empty.
+    """
     from hanse.cli.clusters import connect
     from hanse.features.federated.antrea import MigratedObjects, antrea_manifests
     from hanse.kube.discovery import refresh

@@ -22,9 +22,10 @@ Names = Callable[[GlobalOptions, str], Iterable[str]]
 
 
 def complete_names(command: click.Command, path: str = "") -> click.Command:
-    """Set shell completion on the parameters of a command and its subcommands; returns the command.
+    """Set shell completion on parameters of a command and its subcommands; returns the command.
 
-    It is chosen by the option, or by command and name of the parameter; others stay as they are.
+    The names are chosen by command and name of the parameter (`_BY_PLACE`), else by option
+    (`_BY_OPTION`); other parameters, and those with fixed choices, stay as they are.
     """
     path = f"{path} {command.name}".strip()
     for param in command.params:
@@ -40,10 +41,10 @@ def complete_names(command: click.Command, path: str = "") -> click.Command:
 
 
 def _complete(param: click.Parameter, names: Names) -> None:
-    """Set a parameter's completion to sorted names with the typed prefix; none after any error."""
+    """Set a parameter's completion in place: sorted known names with the typed prefix."""
 
     def complete(context: click.Context, incomplete: str) -> list[CompletionItem]:
-        """The known names that begin with what was typed; none after any error."""
+        """The known names, sorted, that begin with what was typed; none after any error."""
         with suppress(Exception):
             known = names(global_options(context), str(context.params.get("namespace") or ""))
             return [CompletionItem(one) for one in sorted(set(known)) if one.startswith(incomplete)]
@@ -53,20 +54,24 @@ def _complete(param: click.Parameter, names: Names) -> None:
 
 
 def _clusters(settings: GlobalOptions, _: str) -> Iterable[str]:
-    """The contexts of the kubeconfig, or the pod's own cluster; no API server is asked."""
+    """The contexts of the kubeconfig, or only that of --context; no API server is asked.
+
+    In a pod without a kubeconfig its own cluster. Raises `BadCredentials`.
+    """
     from hanse.cli.clusters import configured_clusters
 
     return [one.name for one in configured_clusters(settings)]
 
 
 def _listed(kind: type[Any]) -> Callable[[GlobalOptions, str], list[tuple[str, Any]]]:
-    """A function that lists a kind in a namespace from all clusters, as (cluster, object) pairs.
+    """A function that lists a kind in a namespace ("": all) as pairs of cluster and object.
 
-    Clusters that fail, or take longer than `LIMIT`, are left out.
+    It reads all clusters that the settings select; those that fail, or take longer than `LIMIT`,
+    are left out.
     """
 
     def read(settings: GlobalOptions, namespace: str) -> list[tuple[str, Any]]:
-        """List the kind in a namespace of all clusters that answer in time."""
+        """List the kind in a namespace, or in all for "", of the clusters that answer in time."""
         import asyncio  # late: every command imports this module
 
         from hanse.cli.clusters import ClusterAccess, ReadFailure, read_clusters, select_clusters
@@ -95,14 +100,20 @@ def _namespaces(settings: GlobalOptions, _: str) -> Iterable[str]:
 
 
 def _services(settings: GlobalOptions, namespace: str) -> Iterable[str]:
-    """The names of Services of a namespace, `default` if none was typed, in all clusters."""
+    """The names of Services in a namespace, `default` if none was typed, with repeats.
+
+    Of all clusters that answer in time.
+    """
     from hanse.model.kinds.core import Service
 
     return [obj.name for _, obj in _listed(Service)(settings, namespace or "default")]
 
 
 def _hosts(settings: GlobalOptions, _: str) -> Iterable[str]:
-    """Names that our DNS answers: imported services, and global hosts."""
+    """NAME.NAMESPACE.svc.ZONE of each ServiceImport, and the host of each GlobalService.
+
+    Of all clusters that answer in time, with repeats; the zone is `clusterset.local`.
+    """
     from hanse.model.kinds.globalservice import GlobalService
     from hanse.model.kinds.multicluster import ServiceImport
     from hanse.model.naming import ZONE
@@ -113,7 +124,7 @@ def _hosts(settings: GlobalOptions, _: str) -> Iterable[str]:
 
 
 def _sets(settings: GlobalOptions, _: str) -> Iterable[str]:
-    """StatefulSetShares of all clusters, as NAMESPACE/NAME."""
+    """NAMESPACE/NAME of all StatefulSetShares in the clusters that answer in time."""
     from hanse.model.kinds.stateful import StatefulSetShares
 
     return [f"{o.namespace}/{o.name}" for _, o in _listed(StatefulSetShares)(settings, "")]

@@ -14,9 +14,10 @@ _LONGEST_NAME = 253
 
 
 def checked_broker_namespace(_context: click.Context, option: click.Parameter, text: str) -> str:
-    """Callback of an option with the namespace where clusters share; `InputError` if it is no name.
+    """Option callback: the namespace where clusters share, unchanged; `InputError` if invalid.
 
-    The namespace of accounts is called after it, and must have a name, too.
+    It must be a DNS label, and leave room for the name of the namespace of accounts, which is made
+    from it.
     """
     if not (is_label(text) and is_label(accounts_namespace(text))):
         longest = 63 - len(accounts_namespace(""))
@@ -28,7 +29,10 @@ def checked_broker_namespace(_context: click.Context, option: click.Parameter, t
 
 
 def checked_member_id(_context: click.Context, option: click.Parameter, text: str) -> str:
-    """Callback of an option with the id of a cluster that may have joined; `InputError` if not."""
+    """Option callback: a cluster id, unchanged; raises `InputError` if it is not a DNS label.
+
+    Whether such a cluster exists is not checked.
+    """
     if not is_label(text):
         raise InputError(
             f"{option.opts[0]}: cluster id {text!r} is not a DNS label, so that no cluster has it"
@@ -37,7 +41,7 @@ def checked_member_id(_context: click.Context, option: click.Parameter, text: st
 
 
 def check_federation_name(name: str) -> None:
-    """Raise `InputError` if no Federation can have a name."""
+    """Raise `InputError` unless a name is a DNS subdomain of at most 253 characters."""
     if len(name) > _LONGEST_NAME or re.search(SUBDOMAIN, name) is None:
         raise InputError(
             f"--federation {name[:80]!r} is no name of a Federation; use lower-case letters, "

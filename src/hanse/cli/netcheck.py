@@ -107,9 +107,9 @@ async def _serve(port: int) -> None:
 
 
 async def _ask(host: str, port: int, seconds: int) -> str:
-    """Connect once, and return the first line received, stripped.
+    """Connect once, and return the first line received, stripped; "" if there is none.
 
-    Raises `OSError`, also at the time-out.
+    Raises `OSError` if it fails; `TimeoutError`, which is one, after `seconds` in all.
     """
     async with asyncio.timeout(seconds):
         reader, writer = await asyncio.open_connection(host, port)
@@ -119,7 +119,10 @@ async def _ask(host: str, port: int, seconds: int) -> str:
 
 
 def _describe(error: OSError) -> str:
-    """The error's text as Go's `net` package words it, which `hanse verify` looks for."""
+    """The text of an error as Go's `net` package words it, which `hanse verify` looks for.
+
+    The error's own text if it is none of the known ones.
+    """
     if isinstance(error, TimeoutError):
         return "i/o timeout"
     if isinstance(error, socket.gaierror):

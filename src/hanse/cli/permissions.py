@@ -48,7 +48,8 @@ LEASE_RENEWAL = Permission("patch", Lease.kind.plural, Lease.kind.group, SYSTEM_
 def agent_permissions(features: tuple[str, ...]) -> tuple[Permission, ...]:
     """The permissions that an agent with these features needs in its own cluster.
 
-    To watch, but for watches of a single object by name, and to renew its Lease.
+    To watch each kind that it watches there, without watches of a single object by name, and to
+    renew its Lease, which comes last.
     """
     watches = app.watches(app.Options(features=features))
     local = [watch for watch in watches if watch.role is Role.LOCAL and not watch.name]
@@ -60,9 +61,10 @@ def agent_permissions(features: tuple[str, ...]) -> tuple[Permission, ...]:
 async def denied_permissions(
     client: Client, permissions: tuple[Permission, ...]
 ) -> tuple[Permission, ...]:
-    """Ask the API server by access reviews, and return those of ours that are denied.
+    """Ask the API server by access reviews, and return those permissions that we are denied.
 
-    Who may do everything is asked nothing else. A review that fails counts as denied.
+    Nothing is asked if none are given; who may do everything is asked only about that. A review
+    that the API server answers with an error counts as denied.
     """
     if not permissions or await _is_allowed(client, EVERYTHING):
         return ()
@@ -73,10 +75,10 @@ async def denied_permissions(
 async def denied_to_agent(
     client: Client, permissions: tuple[Permission, ...]
 ) -> tuple[Permission, ...]:
-    """Which permissions the agent of a cluster does not have, as far as we may ask.
+    """Return those permissions that the account of a cluster's agent is denied, if that is known.
 
-    What roles of its features allow needs no review: with RBAC nothing denies what a role allows.
-    A review that fails counts as allowed, since that is not known.
+    No review is sent for what the roles of its features, bound to it, allow: with RBAC nothing
+    denies that. A review that the API server answers with an error counts as allowed.
     """
     if not permissions:
         return ()
@@ -94,9 +96,10 @@ class _Granted(Struct, frozen=True):
 
 
 async def _granted_to_agent(client: Client, *, namespaced: bool) -> tuple[_Granted, ...]:
-    """The rules of the agent's roles that are bound to its account; none where we may not list.
+    """The rules of roles with the label of agents' rights that are bound to the agent's account.
 
-    Without `namespaced` only those that count in the whole cluster.
+    Roles or bindings that we may not list count as none. Without `namespaced` only ClusterRoles and
+    ClusterRoleBindings are read.
     """
     kinds = (ClusterRole, ClusterRoleBinding, *((RbacRole, RoleBinding) if namespaced else ()))
     listed = await asyncio.gather(*(_of_features(client, kind) for kind in kinds))
@@ -115,13 +118,13 @@ async def _granted_to_agent(client: Client, *, namespaced: bool) -> tuple[_Grant
 
 
 def _role_key(binding: RoleBinding) -> tuple[str, str, str]:
-    """Kind, namespace and name of the role that is bound."""
+    """Kind, namespace ("" for a ClusterRole) and name of the role that a binding names."""
     ref = binding.role_ref
     return (ref.kind, binding.namespace if ref.kind == RbacRole.kind.name else "", ref.name)
 
 
 async def _of_features(client: Client, kind: type[Object]) -> Iterable[Object]:
-    """The objects with the label of agents' rights; none if the API server answers an error."""
+    """List objects with the label of agents' rights; none if the API server returns an error."""
     try:
         return (await client.list(kind, labels=FEATURE)).objects
     except ApiError:
@@ -137,7 +140,10 @@ def _is_granted(permission: Permission, granted: Iterable[_Granted]) -> bool:
 
 
 def _allows(rule: PolicyRule, permission: Permission) -> bool:
-    """Whether a rule allows a permission; one with resourceNames only on an object so named."""
+    """Whether a rule allows a permission: its verb, group and resource are in the rule, or `*` is.
+
+    A rule with resourceNames allows it only for an object so named.
+    """
     asked = (
         (permission.verb, rule.verbs),
         (permission.group, rule.api_groups),
@@ -148,9 +154,10 @@ def _allows(rule: PolicyRule, permission: Permission) -> bool:
 
 
 async def _is_allowed(client: Client, permission: Permission, user: str = "") -> bool:
-    """Whether an access review allows us, or a user, a permission.
+    """Whether an access review says that we, or the given user, have a permission.
 
-    If the review itself fails: False for ours, True for a user's, since that is not known.
+    If the API server answers the review with an error: False for ours, True for a user's, since
+    that is not known.
     """
     attributes = {name: v for name, v in msgspec.structs.asdict(permission).items() if v}
     kind = "SubjectAccessReview" if user else "SelfSubjectAccessReview"

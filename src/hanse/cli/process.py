@@ -25,11 +25,11 @@ MMAP_THRESHOLD = 128 * 1024
 
 
 def run_async(main: Callable[[], Coroutine[Any, Any, T]], *, long_running: bool = False) -> T:
-    """Run a coroutine to its end on a new event loop, a long-running one on uvloop if it is there.
+    """Run the coroutine of `main` on a new event loop; returns its result, and raises its errors.
 
-    Returns its result. For a long-running one the objects that exist now are frozen: a garbage
-    collector that traversed them again would block the loop for some tens of milliseconds each
-    time. Few later objects are in cycles, so collecting seldom takes a tenth of the time.
+    A long-running one gets uvloop if that is installed and, until it ends, a garbage collector that
+    runs seldom and ignores the objects that exist now: traversing them blocks the loop for tens of
+    milliseconds. glibc is told, for good, to return large buffers to the system.
     """
     if not long_running:
         with asyncio.Runner() as runner:
@@ -47,10 +47,10 @@ def run_async(main: Callable[[], Coroutine[Any, Any, T]], *, long_running: bool 
 
 
 def _release_large_buffers() -> None:
-    """Make glibc return the memory of large buffers to the system.
+    """Make glibc return the memory of large buffers to the system; nothing with other C libraries.
 
-    By default it takes them from the heap once one of their size was freed, and TLS allocates
-    256 KiB at each read: the heap grows around them and is never returned.
+    By default it takes them from the heap once one of their size was freed, and TLS allocates 256
+    KiB at each read: the heap grows around them and is never returned.
     """
     import ctypes
 
@@ -59,14 +59,16 @@ def _release_large_buffers() -> None:
 
 
 def _run(runner: asyncio.Runner, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run the coroutine, then let the loop see which connections closed, also after an error.
+    """Run the coroutine of `main` on a runner, and return its result; errors are raised.
 
-    The task has no result: the runner formats its `repr`, which takes long for that of a fleet.
+    The loop then has one more turn, also after an error, to see which connections closed. The
+    result is kept outside of the task: the runner formats a task's `repr`, which takes long for a
+    fleet.
     """
     results: list[T] = []
 
     async def run() -> None:
-        """Run `main`, and keep its result."""
+        """Run `main` and keep its result, then let the loop turn once more, also after an error."""
         try:
             results.append(await main())
         finally:
@@ -77,10 +79,10 @@ def _run(runner: asyncio.Runner, main: Callable[[], Coroutine[Any, Any, T]]) -> 
 
 
 def start_logging(settings: GlobalOptions, *, service: bool = False) -> None:
-    """Configure logging; services log more than commands, and JSON unless on a terminal.
+    """Configure logging: services from INFO, commands from WARNING; with `verbose` one level more.
 
-    Services from INFO on, commands from WARNING on, with `verbose` one level more each; the option
-    `log_format` overrides the format.
+    Services log JSON unless stderr is a terminal, commands text for people; `log_format` overrides
+    that.
     """
     usual = "json" if service and not sys.stderr.isatty() else "human"
     level = logging.INFO if service else logging.WARNING

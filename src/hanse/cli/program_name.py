@@ -6,9 +6,10 @@ from pathlib import Path
 
 
 def program_name() -> str:
-    """`hanse` where PATH finds this very program, else the path that it was called by.
+    """How users call this program: `kubectl hanse` as the plugin, else `hanse`, or a path.
 
-    `kubectl hanse` for the plugin; `hanse` also if another program, such as Python, runs this code.
+    The path by which it was called only if that ends in `hanse` and PATH finds no `hanse`, or
+    another one; so `hanse` also if another program, such as Python, runs this code.
     """
     called = Path(sys.argv[0])
     if called.name == "kubectl-hanse":

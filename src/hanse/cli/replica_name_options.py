@@ -35,14 +35,17 @@ _OPTIONS = (
 
 
 def replica_name_options(command: Command) -> Command:
-    """Give a command the options; its function takes them by name."""
+    """Decorate a command with --replica-zone and --federation, which its function gets by name."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 def parse_replica_names(replica_zone: str, federation: str) -> "StatefulSetOptions":
-    """The options with zone, without a final dot, and federation; `InputError` if invalid."""
+    """The options with the zone, without a final dot, and the federation's name in it.
+
+    Raises `InputError` if the zone, or the federation below it, is no domain name.
+    """
     from hanse.features.statefulsets.options import StatefulSetOptions
     from hanse.model.dns.names import InvalidName, child_name, wire_name
 

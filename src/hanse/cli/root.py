@@ -62,10 +62,14 @@ class Commands(click.Group):
     """Commands that are imported when they are called, so that each starts fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """The names of all commands, in the order of `COMMANDS`; imports none."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
-        """Import a command and give it the global options; None if there is no such command."""
+        """Import a command, with the global options and shell completion of names added.
+
+        None if there is no such command.
+        """
         if cmd_name not in COMMANDS:
             return None
         from hanse.cli.name_completion import complete_names
@@ -75,7 +79,10 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Resolve as click does; an unknown command is a usage error that suggests one."""
+        """Resolve as click does; raises `click.UsageError` for an unknown command.
+
+        Its text suggests the most similar command, if one is similar.
+        """
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             import difflib
 
@@ -117,8 +124,8 @@ def hanse(context: click.Context) -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run a command and return its exit status; an error is printed as one line on stderr.
 
-    It is 130 after an interrupt, and 70 for an unexpected error, which has its traceback with
-    --debug.
+    0 after help, the error's own status (1, or 2 for bad input) after a `ClickException`, 130 after
+    an interrupt, and 70 for an unexpected error, whose traceback is printed instead with --debug.
     """
     name = "kubectl hanse" if os.path.basename(sys.argv[0]) == "kubectl-hanse" else "hanse"
     try:

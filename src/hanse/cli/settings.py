@@ -22,7 +22,7 @@ class GlobalOptions(NamedTuple):
 
 
 def global_options(context: click.Context) -> GlobalOptions:
-    """The global options kept in the root context; the defaults where none was given."""
+    """The global options given so far, kept in the root context; the defaults if none was given."""
     found = context.find_root().obj
     return found if isinstance(found, GlobalOptions) else GlobalOptions()
 
@@ -37,7 +37,7 @@ def with_global_options(command: C) -> C:
 def accept_global_options(command: click.Command) -> click.Command:
     """Add the global options, hidden, to a command and its subcommands in place, and return it.
 
-    Options that a command has itself stay its own.
+    Options that a command has itself stay its own; to one that has --debug none is added.
     """
     taken = {name for param in command.params for name in param.opts}
     if "--debug" not in taken:
@@ -49,9 +49,10 @@ def accept_global_options(command: click.Command) -> click.Command:
 
 
 def _global_options(*, hidden: bool) -> list[click.Option]:
-    """New options for every command, `hidden` in its help or not.
+    """New eager options --kubeconfig, --context, --verbose, --log-format and --debug.
 
-    They are eager, and their callback remembers the values.
+    `hidden` says whether help leaves them out. Values are kept in the root context, not passed to
+    commands.
     """
 
     def option(*names: str, **about: Any) -> click.Option:
@@ -85,7 +86,10 @@ def _global_options(*, hidden: bool) -> list[click.Option]:
 
 
 def _contexts(context: click.Context, parameter: click.Parameter, prefix: str) -> list[str]:  # noqa: ARG001 - click's signature
-    """Shell completion: the contexts that begin so; none where the kubeconfig is at fault."""
+    """Shell completion: the contexts that begin with `prefix`; none if the kubeconfig is unusable.
+
+    With a --context typed before, only that.
+    """
     from hanse.cli.clusters import configured_clusters
     from hanse.kube.errors import BadCredentials
 
@@ -97,7 +101,10 @@ def _contexts(context: click.Context, parameter: click.Parameter, prefix: str) -
 
 
 def _remember(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-    """Option callback: store a value in the root context's options, unless None or False."""
+    """Option callback: keep a value in the root context's `GlobalOptions`; not None or False.
+
+    The value of --kubeconfig is kept as a `Path`.
+    """
     if value is None or value is False:
         return
     if parameter.name == "kubeconfig":

@@ -6,7 +6,10 @@ import click
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """The table as text, header first, without trailing blanks; cells may contain colour codes."""
+    """The table as text, header first, without trailing blanks; cells may contain colour codes.
+
+    Raises `ValueError` for a row that has not as many cells as the header.
+    """
     lines = [tuple(header), *(tuple(row) for row in rows)]
     widths = [
         max(len(click.unstyle(cell)) for cell in column) for column in zip(*lines, strict=True)

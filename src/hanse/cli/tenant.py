@@ -94,7 +94,10 @@ def create(
 
 
 def _parse_admin(text: str) -> TenantAdmin:
-    """Parse user:N, group:N or serviceaccount:NAMESPACE/N; raises `InputError` for others."""
+    """Parse user:N, group:N or serviceaccount:NAMESPACE/N, the kind in any case.
+
+    Raises `InputError` for other text.
+    """
     kind, _, name = text.partition(":")
     match kind.lower():
         case "user" if name:

@@ -35,7 +35,10 @@ def command(context: click.Context, servers: bool, as_json: bool) -> None:
 
 
 def _server_versions(settings: GlobalOptions) -> dict[str, str | None]:
-    """Start logging, and return each cluster's version, None for one that was not read."""
+    """Start logging, read the selected clusters, and return the Kubernetes version of each by name.
+
+    None for a cluster that could not be read. Raises `InputError` for an unusable kubeconfig.
+    """
     from hanse.cli.clusters import select_clusters
     from hanse.cli.inventory import ClusterInventory, read_inventories
     from hanse.cli.process import run_async, start_logging

@@ -29,7 +29,10 @@ _LINE = 90
 
 
 def _represent_list(dumper: _Plain, items: list[Any]) -> yaml.Node:
-    """A list of words on one line, where they fit; others below each other."""
+    """A list of strings on one line, if that is shorter than `_LINE`; others with an item per line.
+
+    An empty list is on one line.
+    """
     words = all(isinstance(one, str) and len(one) < _LINE for one in items)
     short = words and sum(len(one) + 4 for one in items) < _LINE
     return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=short)
@@ -39,11 +42,14 @@ _Plain.add_representer(list, _represent_list)
 
 
 def to_yaml(objects: Iterable[Mapping[str, Any]], width: int = 10_000) -> str:
-    """Objects as YAML documents, each begun by `---`; a `Template` in them is written unquoted."""
+    """Objects as YAML documents in order, each begun by `---`; keys keep their order.
+
+    A `Template` among the values is written as it is, unquoted.
+    """
     templates: list[str] = []
 
     def extract(value: Any) -> Any:
-        """The value with a placeholder for each template, so that it is not quoted."""
+        """The value with a placeholder for each `Template`, which is appended to `templates`."""
         match value:
             case Template():
                 templates.append(str.__str__(value))

@@ -63,8 +63,8 @@ def follow_aliases(question: DnsQuestion, table: Table) -> Chain | None:
 def resolve_chain(chain: Chain, rtype: bytes, table: Table) -> tuple[int, int, bytes]:
     """Rcode, number and bytes of the answers: the chain, then its target's records of that type.
 
-    The target must be in a zone of the table. Without such records the chain is alone, with
-    NXDOMAIN if the target does not exist.
+    `rtype` is type and class in wire format. The target must be in a zone of the table. Without
+    such records the chain is alone, with NXDOMAIN if the target does not exist.
     """
     if chain.target + rtype not in table.answers:
         known = chain.target in table.names or chain.target in table.aliases
@@ -76,7 +76,8 @@ def resolve_chain(chain: Chain, rtype: bytes, table: Table) -> tuple[int, int, b
 def records_for(name: bytes, rtype: bytes, table: Table, *, owner: bytes) -> list[bytes]:
     """The records of a name and type, written with that owner; each call advances their rotation.
 
-    Empty if the table has no such answer, or one that depends on the client.
+    `rtype` is type and class in wire format. Empty if the table has no such answer, or one that
+    depends on the client.
     """
     front, body, _, rotation, _ = table.answers.get(name + rtype, _NO_ANSWER)
     if rotation is not None:
@@ -96,8 +97,8 @@ def splice_response(
 ) -> bytes | None:
     """The response to the original query: the chain, then an upstream's answers about its target.
 
-    It has the upstream's rcode. None if that response cannot be parsed. An empty response with TC
-    if the whole is longer than `most` or the upstream's is truncated: clients retry by TCP.
+    It has the upstream's rcode. None if the upstream's response cannot be parsed. If the whole is
+    longer than `most`, or the upstream's is truncated, no records and TC: clients retry by TCP.
     """
     try:
         records = _parse_answers(answer)

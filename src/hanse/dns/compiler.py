@@ -73,7 +73,7 @@ class Compiler:
 
     @property
     def keeps(self) -> bool:
-        """Whether nodes of a key stay only since its source cannot tell them now."""
+        """Whether nodes of any key stay only because its source returned None when last asked."""
         return bool(self._kept)
 
     def enqueue_kept(self) -> None:
@@ -283,7 +283,11 @@ class Compiler:
         return ZoneNode(name) if owner is None else owner[1]
 
     def _apex_nodes(self, zone: bytes) -> tuple[ZoneNode, ...]:
-        """The NS record of a zone and its glue; workers write the SOA, which holds the serial."""
+        """The NS record of a zone, and its glue: the node of the name server with its addresses.
+
+        Workers write the SOA, which holds the serial. Invalid addresses of the view's servers are
+        left out.
+        """
         server = ns_name(zone)
         rdatas = [rdata for text in self.view.servers if (rdata := address_rdata(text))]
         families = ((RecordType.A, 4), (RecordType.AAAA, 16))

@@ -101,11 +101,11 @@ def _after_id(answer: bytes | None) -> bytes | None:
 
 
 def prepared_response(packet: bytes, table: Table) -> bytes | None:
-    """The response without its id to a query in the common form, which is also cached.
+    """The response without its id to a query in the common form, which is also counted and cached.
 
     The common form is a standard query with one question and at most an OPT record without options.
     None for other queries, for SRV, for names and types not in the table (all until it is synced),
-    and if the response is too large.
+    and if the response is too large for the client or a datagram.
     """
     kind = COMMON_HEADERS.get(packet[2:12])
     if kind is None:

@@ -43,7 +43,8 @@ class ForwardedQuestion(Struct, frozen=True):
     def client_response(self, answer: bytes, most: int) -> bytes | None:
         """The response for the client; None if the upstream's response is malformed.
 
-        Only a response behind a CNAME chain is built anew and limited to `most` bytes.
+        Without a CNAME chain it is that of the upstream with the client's id; only behind a chain
+        is it built anew and limited to `most` bytes.
         """
         if len(answer) < 12:
             return None
@@ -55,8 +56,8 @@ class ForwardedQuestion(Struct, frozen=True):
 def forwarded_question(packet: bytes, table: Table) -> ForwardedQuestion | None:
     """The query to forward for a packet; None if the table answers it, or does not forward.
 
-    Names outside the table's zones are forwarded, and alias chains that lead out of them.
-    Malformed packets and those that are no standard query are not.
+    Names outside the table's zones are forwarded, and, once the table is synced, alias chains that
+    lead out of them. Malformed packets and those that are no standard query are not.
     """
     if not table.forwards:
         return None
@@ -87,7 +88,10 @@ class Forwarder:
     """Forwards UDP queries under ids of its own, and returns the responses to the clients."""
 
     def __init__(self, servers: Sequence[Address], clock: Callable[[], float]) -> None:
-        """Open `SOCKETS` non-blocking UDP sockets to each server."""
+        """Open `SOCKETS` non-blocking UDP sockets to each server; `clock` gives seconds.
+
+        Raises OSError if a socket cannot be opened.
+        """
         self._servers = tuple(servers)
         self._clock = clock
         self._random = SystemRandom()
@@ -105,8 +109,8 @@ class Forwarder:
     ) -> bool:
         """Forward a query unless the table answers it; returns whether it was taken.
 
-        Also gives up expired queries; a query that cannot be sent is dropped, but counts as taken.
-        It is sent by a random socket.
+        It is sent under a random id by a random socket; one that cannot be sent is dropped, but
+        counts as taken. Also gives up expired queries.
         """
         question = forwarded_question(packet, table)
         if question is None:
@@ -159,7 +163,7 @@ class Forwarder:
     def relay(self, question: ForwardedQuestion, on_response: Callable[[bytes], None]) -> "Relay":
         """Open a TCP relay to a random upstream for a query, with deadline `QUERY_TIMEOUT`.
 
-        `on_response` gets the response for the client.
+        `on_response` gets the response for the client. Raises OSError if no socket can be opened.
         """
         return Relay(
             self._random.choice(self._servers), question, on_response, self._clock() + QUERY_TIMEOUT
@@ -227,4 +231,5 @@ class Relay:
 
 
 def _family(host: str) -> socket.AddressFamily:
+    """AF_INET6 for an IPv6 address, else AF_INET."""
     return socket.AF_INET6 if ":" in host else socket.AF_INET

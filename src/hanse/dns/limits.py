@@ -45,7 +45,7 @@ class Limiter:
     def sends_truncated(self) -> bool:
         """Whether the response last refused by `allows` is sent empty with TC, not dropped.
 
-        The client then retries by TCP.
+        That is every second one of those refused; the client then retries by TCP.
         """
         return self.dropped % SLIP == 0
 

@@ -36,7 +36,7 @@ class Listeners(Struct, frozen=True):
 def bind_listeners(host: str, port: int, workers: int) -> Listeners:
     """Bind a UDP and a TCP socket for each worker to an address; port 0 finds one free for both.
 
-    Raises OSError if the address is taken.
+    Raises OSError if the address cannot be bound; for port 0 after several attempts.
     """
     for _ in range(_ATTEMPTS if port == 0 else 1):
         try:

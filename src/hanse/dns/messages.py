@@ -143,10 +143,12 @@ def encode_frame(message: Any) -> bytes:
 
 
 def decode_command(body: bytes | bytearray | memoryview) -> Command:
+    """Decode a command without its length prefix; raises `msgspec.DecodeError` for other bytes."""
     command: Command = _commands.decode(body)
     return command
 
 
 def decode_report(body: bytes) -> Report:
+    """Decode a report without its length prefix; raises `msgspec.DecodeError` for other bytes."""
     report: Report = _reports.decode(body)
     return report

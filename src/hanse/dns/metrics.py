@@ -63,7 +63,10 @@ class DnsMetrics:
         )
 
     def add_stats(self, worker: int, stats: WorkerStats) -> None:
-        """Add the counters of a worker's report, and set the gauges of names and connections."""
+        """Add the counters of a worker's report, and set the gauges of names and connections.
+
+        Names are by view, as the last worker reports them; connections are by worker.
+        """
         for count in stats.counts:
             labels = (count.view, count.zone, count.type, count.rcode)
             self._queries.labels(*labels).inc(count.number)

@@ -39,7 +39,10 @@ class ClientSubnet(Struct, frozen=True):
     address: bytes
 
     def wire(self, scope: int) -> bytes:
-        """The option in the response, with the prefix length that the answer is valid for."""
+        """The option in the response, with its code and length.
+
+        `scope` is the prefix length that the answer is valid for.
+        """
         body = self.family.to_bytes(2) + bytes((self.bits, scope)) + self.address
         return CLIENT_SUBNET.to_bytes(2) + len(body).to_bytes(2) + body
 
@@ -69,7 +72,10 @@ class MalformedMessage(Exception):
 
 
 def parse_question(packet: bytes) -> DnsQuestion:
-    """Parse the question of a packet whose header was checked; raises `MalformedMessage`."""
+    """Parse the question of a packet whose header was checked; raises `MalformedMessage`.
+
+    All records behind the question must be whole, and an OPT record well-formed.
+    """
     end = _skip_name(packet, HEADER, pointers=False)
     if end + 4 > len(packet):
         raise MalformedMessage
@@ -109,7 +115,7 @@ def _parse_edns(packet: bytes, at: int) -> Edns | None:
 
 
 def _parse_options(options: bytes) -> ClientSubnet | None:
-    """The client subnet in EDNS options, or None without a valid one.
+    """The client subnet in EDNS options, or None without a valid one; of several the last counts.
 
     Raises `MalformedMessage` if the options are cut.
     """

@@ -35,7 +35,10 @@ class Regions:
     """Client CIDRs with the cluster near to each; the longest prefix wins."""
 
     def __init__(self, ranges: Iterable[tuple[str, str]] = ()) -> None:
-        """Clusters by CIDR; of several that contain an address, the longest prefix counts."""
+        """Clusters by CIDR; of several that contain an address, the longest prefix counts.
+
+        Raises `ValueError` for an invalid CIDR; of equal ones the last counts.
+        """
         self._by_bits: dict[int, list[tuple[int, dict[int, str]]]] = {32: [], 128: []}
         found: dict[tuple[int, int], dict[int, str]] = {}
         for text, cluster in ranges:
@@ -67,7 +70,11 @@ class Resolvers:
         self._cached: dict[str, bool] = {}
 
     def trusts(self, resolver: str) -> bool:
-        """Whether a resolver's address is in one of the CIDRs."""
+        """Whether a resolver's address is in one of the CIDRs; False if there are none.
+
+        Raises `ValueError` for a text that is no address, but not without CIDRs. A zone id is
+        ignored.
+        """
         if not self._networks:
             return False
         known = self._cached.get(resolver)
@@ -80,14 +87,17 @@ class Resolvers:
 
 
 def client_from_address(address: str) -> QueryClient:
-    """A client by the source address of its query."""
+    """A client by the source address of its query, all of whose bits are known.
+
+    A zone id is ignored; raises `ValueError` for a text that is no address.
+    """
     found = ip_address(address.partition("%")[0])
     width = found.max_prefixlen
     return QueryClient(int(found), width, width)
 
 
 def client_from_subnet(subnet: ClientSubnet) -> QueryClient:
-    """A client by the EDNS client subnet that its resolver sent."""
+    """A client by the EDNS client subnet of its resolver; only the subnet's bits are known."""
     width = 32 if subnet.family == 1 else 128
     whole = subnet.address.ljust(width // 8, b"\0")
     return QueryClient(int.from_bytes(whole), subnet.bits, width)
@@ -145,9 +155,9 @@ class ClientSelector:
         return chosen
 
     def _rotation(self, label: str) -> Iterator[int]:
-        """The weighted rotation among all variants, or among those of one cluster.
+        """The weighted rotation among the variants of one cluster; an empty label is all variants.
 
-        It begins at a random index, and is kept for later calls.
+        It begins at a random index, and is kept for later calls. There must be such a variant.
         """
         if label not in self._rotations:
             labels = self._choice.labels

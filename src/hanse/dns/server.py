@@ -76,20 +76,26 @@ class DnsServer:
         self._broadcast(delta)
 
     def add_view(self, compiler: Compiler) -> None:
-        """Serve a view without sockets of its own, to clients whose address selects it."""
+        """Serve a view without sockets of its own, to clients whose address selects it.
+
+        Every worker gets all its zone data; `set_client_views` says which clients these are.
+        """
         self._served[compiler.view.name] = ServedView(compiler, ())
         self._broadcast(compiler.full_delta())
 
     def drop_view(self, view: str) -> None:
-        """Serve a view no longer that was added by `add_view`, and remove its gauge of names."""
+        """Serve a view no longer that was added by `add_view`, and remove its gauge of names.
+
+        Every worker drops its table. Raises KeyError if the view is not served.
+        """
         del self._served[view]
         self.metrics.forget_view(view)
         self._broadcast(DropView(view))
 
     def set_client_views(self, changes: Mapping[bytes, str | None]) -> None:
-        """Let packed addresses of clients select other views; None: they have none.
+        """Let packed addresses of clients select other views; None: they select none any more.
 
-        Every worker is told.
+        Every worker gets the changes, and so do workers that start later; other addresses stay.
         """
         for address, view in changes.items():
             if view is None:
@@ -116,7 +122,10 @@ class DnsServer:
             await self._replace_workers()
 
     async def add(self, served: Sequence[ServedView]) -> None:
-        """Serve more views, by new workers as in `reload`."""
+        """Serve more views, too, by new workers that replace the current ones.
+
+        Returns once they have all zone data and the old ones have exited; no query is lost.
+        """
         async with self._changing:
             self._served |= {view.view: view for view in served}
             await self._replace_workers()
@@ -152,7 +161,10 @@ class DnsServer:
                 await asyncio.gather(*[worker.stop() for worker in self._workers])
 
     async def _start_workers(self) -> None:
-        """Launch as many workers as the listener with the fewest UDP sockets has."""
+        """Launch as many workers as the listener with the fewest UDP sockets has.
+
+        There must be a listener. It does not wait until they answer.
+        """
         sockets = [item for served in self._served.values() for item in served.listeners]
         workers = min(len(item.datagrams) for item in sockets)
         for number in range(workers):
@@ -259,7 +271,10 @@ class _Worker:
             self._process.kill()
 
     async def wait_for_barrier(self, barrier: int) -> None:
-        """Wait until all commands sent so far are applied, or the process has exited."""
+        """Wait until all commands sent so far are applied, or the process has exited.
+
+        It sends the barrier, whose number must be new.
+        """
         done = self._waiting.setdefault(barrier, asyncio.get_running_loop().create_future())
         self.send(encode_frame(Barrier(barrier)))
         if self._process.returncode is None:
@@ -292,7 +307,7 @@ class _Worker:
             await self._process.wait()
 
     def _on_report(self, report: Report) -> None:
-        """Count, log or resolve a barrier, by the kind of report."""
+        """Add statistics to metrics, log a sampled query, or release who waits for a barrier."""
         match report:
             case BarrierReached(number):
                 done = self._waiting.pop(number, None)

@@ -38,9 +38,10 @@ class TcpConnection:
         self._outgoing = bytearray()
 
     def read(self, answer: StreamResponder, now: float) -> None:
-        """Read what has arrived, and write responses to whole queries.
+        """Read what has arrived, in one call, and write responses to whole queries.
 
-        EOF or an error sets `ended`.
+        EOF, an error, or a query that must not get a response sets `ended`; nothing is closed. No
+        effect if nothing has arrived.
         """
         try:
             data = self.sock.recv(65536)
@@ -58,7 +59,8 @@ class TcpConnection:
     def _respond(self, answer: StreamResponder, now: float) -> None:
         """Buffer responses to whole queries in the input, and remove these from it.
 
-        It stops at a zone transfer; a query that must not get a response sets `ended`.
+        It stops at a zone transfer; a query that must not get a response sets `ended`. An empty
+        response is awaited: `send` gives it later.
         """
         incoming = self._incoming
         at = 0
@@ -81,14 +83,17 @@ class TcpConnection:
         del incoming[:at]
 
     def send(self, response: bytes, now: float) -> None:
-        """Send a response that was not ready at once."""
+        """Buffer a response that was not ready at once, and write what the socket takes."""
         self.active = now
         self._awaited -= 1
         self._outgoing += len(response).to_bytes(2) + response
         self.write(now)
 
     def _refill(self, now: float) -> None:
-        """Buffer more of a transfer, and after its end respond to the queries behind it."""
+        """Buffer more of a running transfer, and after its end respond to the queries behind it.
+
+        It stops once TRANSFER_BUFFER bytes wait to be written.
+        """
         while self._transfer is not None and len(self._outgoing) < TRANSFER_BUFFER:
             self.active = now
             message = next(self._transfer, None)

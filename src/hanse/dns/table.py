@@ -64,6 +64,7 @@ class Zone:
     """One zone of a view, with the SOA record for negative responses."""
 
     def __init__(self, name: bytes) -> None:
+        """A zone by its name in wire format; it has no SOA until `Table` writes that."""
         self.name = name
         self.text = name_text(name)
         self.authority = b""
@@ -112,8 +113,8 @@ class Table:
     def apply(self, delta: Delta) -> None:
         """Apply a delta: all names with `replace_all`, else changes; writes SOAs with its serial.
 
-        Cached responses of changed names are forgotten. Once a delta was synced, the table stays
-        so.
+        Regions, resolvers and secondaries are replaced only with `replace_all`. Cached responses of
+        changed names are forgotten. Once a delta was synced, the table stays so.
         """
         if delta.replace_all or delta.zones != tuple(self.zones):
             self._clear_cache()
@@ -140,7 +141,10 @@ class Table:
             self.ready = self.answers
 
     def _update_transfer_nodes(self, delta: Delta) -> None:
-        """Apply a delta to the nodes for zone transfers, if this table keeps them."""
+        """Apply a delta to the nodes for zone transfers, if this table keeps them.
+
+        It does if the view has secondaries.
+        """
         if self.transfer_nodes is not None:
             self.transfer_nodes.update((node.name, node) for node in delta.nodes)
             for name in delta.removed:
@@ -251,7 +255,7 @@ class Table:
         self.names[node.name] = _interned(tuple(types))
 
     def _drop(self, name: bytes) -> None:
-        """Remove all answers of a name."""
+        """Remove a name with all its answers but a zone's SOA; no effect if it does not exist."""
         self.aliases.pop(name, None)
         for rtype in self.names.pop(name, ()):
             self.answers.pop(_question(name, rtype), None)

@@ -30,6 +30,7 @@ class Secondaries:
     """The CIDRs that zones may be transferred to."""
 
     def __init__(self, ranges: Iterable[str] = ()) -> None:
+        """The secondaries in some CIDRs; raises `ValueError` for an invalid one."""
         self._networks: list[IPv4Network | IPv6Network] = [
             ip_network(text, strict=False) for text in ranges
         ]
@@ -39,7 +40,7 @@ class Secondaries:
         return bool(self._networks)
 
     def has(self, client: str) -> bool:
-        """Whether a client's address is in one of the CIDRs."""
+        """Whether a client's address, less its zone id, is in one of the CIDRs."""
         address = ip_address(client.partition("%")[0])
         return any(address in network for network in self._networks)
 
@@ -47,8 +48,8 @@ class Secondaries:
 def respond_by_stream(packet: bytes, table: Table, client: str) -> StreamReply:
     """The response to a packet on a TCP connection; an iterator of messages for a zone transfer.
 
-    Transfers are AXFR and IXFR by secondaries; all other packets are answered by `respond`. None if
-    there must not be a response.
+    AXFR and IXFR by secondaries of the view get a full transfer, which is counted in the table; all
+    other packets are answered by `respond`. None if there must not be a response.
     """
     if table.transfer_nodes is not None and packet[2:3] and not packet[2] & 0xF8:
         try:
@@ -64,7 +65,7 @@ def respond_by_stream(packet: bytes, table: Table, client: str) -> StreamReply:
 def _is_allowed_transfer(question: DnsQuestion, table: Table, client: str) -> bool:
     """Whether a question is an AXFR or IXFR of a zone by a client in the secondaries' CIDRs.
 
-    False until the table is synced.
+    False until the table is synced, and for an EDNS version other than 0.
     """
     return (
         question.type in (RecordType.AXFR, RecordType.IXFR)  # a full transfer may answer IXFR
@@ -77,7 +78,7 @@ def _is_allowed_transfer(question: DnsQuestion, table: Table, client: str) -> bo
 
 
 def _transfer(packet: bytes, question: DnsQuestion, table: Table) -> Iterator[bytes]:
-    """The messages of a transfer of the zone as it is now."""
+    """The messages of a transfer of the zone as it is now, whatever changes while they are read."""
     assert table.transfer_nodes is not None, "views with secondaries keep their nodes"
     zone = question.name
     soa = _APEX + table.zones[zone].authority[len(zone) :]
@@ -90,7 +91,10 @@ def _transfer(packet: bytes, question: DnsQuestion, table: Table) -> Iterator[by
 
 
 def _records(nodes: Iterable[ZoneNode], zone: bytes, soa: bytes) -> Iterator[bytes]:
-    """The records of a zone, which begin and end with its SOA."""
+    """The records of a zone, which begin and end with its SOA; owner names are compressed.
+
+    Of an RRset with several variants each record comes once.
+    """
     yield soa
     for node in nodes:
         owner = node.name[: len(node.name) - len(zone)] + _APEX

@@ -62,7 +62,10 @@ class ViewUpdater:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Compile all names, then every change, until the block ends."""
+        """Compile all names, then every change, and send them to the server until the block ends.
+
+        A task does so in the background; the block starts before anything is compiled.
+        """
         self._compiler.start_reading(self._snapshot())
         self._pending.set()
         async with asyncio.TaskGroup() as group:
@@ -81,7 +84,10 @@ class ViewUpdater:
         await self._server.wait_applied()
 
     async def _wait_for_work(self) -> None:
-        """Wait for a change; if nodes are kept, at most until their keys are to be tried again."""
+        """Wait until something is to be compiled.
+
+        If nodes are kept, at most KEPT_INTERVAL: their keys are then enqueued to be tried again.
+        """
         try:
             async with asyncio.timeout(
                 KEPT_INTERVAL.total_seconds() if self._compiler.keeps else None
@@ -94,7 +100,8 @@ class ViewUpdater:
     async def _send_changes(self) -> None:
         """Send compiled changes to the server in batches whenever some are due; never returns.
 
-        It yields to other tasks after each batch.
+        It yields to other tasks after each batch. The view is ready once every worker has applied
+        the first synced state.
         """
         while True:
             await self._wait_for_work()

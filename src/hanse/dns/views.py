@@ -26,13 +26,19 @@ class ViewTables:
         return self.by_view[view]
 
     def drop(self, view: str) -> None:
-        """Remove the table of a view; clients that still have it have none from now on."""
+        """Remove the table of a view, if any; clients whose addresses select it have none then.
+
+        Their queries get the table of the socket's view.
+        """
         table = self.by_view.pop(view, None)
         for address in [a for a, other in self.by_client.items() if other is table]:
             del self.by_client[address]
 
     def set_client_views(self, changes: Iterable[tuple[bytes, str | None]]) -> None:
-        """Set the views that clients' packed addresses select; None removes an address."""
+        """Set the views that clients' packed addresses select; None removes an address.
+
+        A view without a table gets an empty one.
+        """
         for address, view in changes:
             if view is None:
                 self.by_client.pop(address, None)
@@ -59,7 +65,10 @@ class ViewTables:
         return self.by_client.get(ip_address(client.partition("%")[0]).packed, table)
 
     def take_counts(self) -> tuple[QueryCount, ...]:
-        """The queries of all tables since the last call, by view, zone, type and rcode, if any."""
+        """The queries of all tables since the last call, by view, zone, type and rcode, if any.
+
+        It resets the counters to 0.
+        """
         counts = tuple(
             QueryCount(view, zone, rtype, RCODES[rcode], counter[0])
             for view, table in self.by_view.items()

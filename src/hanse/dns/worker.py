@@ -75,7 +75,10 @@ class Worker:
     """The state and event loop of one worker process."""
 
     def __init__(self, orders: int, reports: int, random: Random) -> None:
-        """Read commands from the file descriptor `orders`, write reports to `reports`."""
+        """Take commands from the file descriptor `orders`, and write reports to `reports`.
+
+        Nothing is read or served before `run`; `random` sets where rotations begin.
+        """
         self._commands = orders
         self._reports = reports
         self._pending = bytearray()
@@ -137,7 +140,10 @@ class Worker:
         del pending[:at]
 
     def _apply(self, body: bytes) -> None:
-        """Apply one command: start listening, change a table, report a barrier, or stop."""
+        """Apply one command: begin to listen, change or drop a table, set client views, or stop.
+
+        A barrier is reported at once, as all earlier commands are applied.
+        """
         command = decode_command(body)
         match command:
             case StartWorker():
@@ -188,7 +194,7 @@ class Worker:
             fallback = self._responder(sock)
 
             def serve() -> None:
-                """Answer the waiting datagrams, and record how long that takes."""
+                """Answer one batch of the waiting datagrams, and record how long that takes."""
                 began = clock()
                 serve_datagrams(sock, batch, table, limiter, sample, fallback, by_client)
                 times.add(clock() - began)
@@ -343,10 +349,14 @@ class Worker:
         connection.close()
 
     def _close_longest_idle(self) -> None:
+        """Close the TCP connection whose last activity is the oldest; there must be one."""
         self._close_connection(min(self._connections.values(), key=lambda c: c.active))
 
     def _close_late(self, now: float) -> None:
-        """Close idle connections, and late relays with SERVFAIL; let paused listeners accept."""
+        """Close connections idle for longer than the settings say, and let paused listeners accept.
+
+        Relays past their deadline are closed with SERVFAIL to their clients.
+        """
         while self._paused:
             self._poll.modify(self._paused.pop().fileno(), select.EPOLLIN)
         idle = now - self._settings.idle_seconds
@@ -357,7 +367,10 @@ class Worker:
             self._close_relay(relay)
 
     def _report_stats(self, now: float) -> None:
-        """Report the counters since the last report, and reset them."""
+        """Report the counters since the last report, and reset them.
+
+        Also the current number of names of each view, and of open TCP connections.
+        """
         self._reported_at = now
         counts = self._tables.take_counts()
         dropped = sum(limiter.dropped for limiter in self._limiters)

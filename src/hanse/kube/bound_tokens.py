@@ -41,7 +41,7 @@ async def issue_token(
 async def is_revoked(server: Client, account: TokenAccount, token: str) -> bool:
     """Whether the Secret to which a token was bound is gone; False for one bound to none.
 
-    Raises `KubeError` if the Secrets cannot be listed.
+    Also False for a text that is no JWT. Raises `KubeError` if the Secrets cannot be listed.
     """
     claims = parse_claims(token)
     bound = claims.bound if claims is not None else None
@@ -67,7 +67,7 @@ async def revoke_others(server: Client, account: TokenAccount, token: str) -> in
 
 
 async def _bound_secrets(server: Client, account: TokenAccount) -> tuple[Secret, ...]:
-    """The Secrets to which tokens of an account are bound."""
+    """List the Secrets to which tokens of an account are bound, by the account's labels."""
     listed = await server.list(Secret, namespace=account.namespace, labels=account.selector)
     return listed.objects
 
@@ -90,7 +90,7 @@ async def _new_secret(server: Client, account: TokenAccount, owner: ServiceAccou
 
 
 def _is_owned(secret: Secret, owner: ServiceAccount) -> bool:
-    """Whether a Secret is of this account, and not of an earlier one of that name."""
+    """Whether a Secret is owned by this account, by its uid, not by an earlier one of its name."""
     return any(one.uid == owner.metadata.uid for one in secret.metadata.owner_references)
 
 

@@ -29,7 +29,10 @@ class CertificateAuthority:
 
     @classmethod
     def create(cls, name: str, now: datetime | None = None) -> Self:
-        """A new authority with a self-signed certificate; `now` is the current time by default."""
+        """A new authority with a self-signed certificate, which is valid for LIFETIME from `now`.
+
+        `now` is the current time by default.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         # Else the certificate of a server with the authority's name would look self-signed.
         subject = _subject_name(name, ["hanse local authority"])
@@ -43,7 +46,10 @@ class CertificateAuthority:
 
     @classmethod
     def load(cls, kept: KeyPair) -> Self:
-        """The authority of a key pair that was kept; raises `ValueError` for other PEM."""
+        """The authority of a key pair that was kept; raises `ValueError` for other PEM.
+
+        That the certificate belongs to the key is not checked.
+        """
         key = serialization.load_pem_private_key(kept.key, password=None)
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise ValueError("the authority's key is not an elliptic-curve key")  # noqa: TRY004 - the file's content is wrong, not a type in our program
@@ -57,12 +63,18 @@ class CertificateAuthority:
     def server(
         self, name: str, hosts: Iterable[str] = LOOPBACK, now: datetime | None = None
     ) -> KeyPair:
-        """A new key and certificate of a server with these host names and addresses."""
+        """A new key and certificate of a server with these host names and addresses.
+
+        It is valid for LIFETIME from `now`, the current time by default.
+        """
         names = x509.SubjectAlternativeName([_alternative_name(host) for host in hosts])
         return self._issue(_subject_name(name), ExtendedKeyUsageOID.SERVER_AUTH, now, names)
 
     def client(self, user: str, groups: Iterable[str] = (), now: datetime | None = None) -> KeyPair:
-        """A new key and client certificate of a Kubernetes user, with groups as organizations."""
+        """A new key and client certificate of a Kubernetes user, with groups as organizations.
+
+        It is valid for LIFETIME from `now`, the current time by default.
+        """
         return self._issue(_subject_name(user, groups), ExtendedKeyUsageOID.CLIENT_AUTH, now)
 
     def _issue(
@@ -108,7 +120,7 @@ def _alternative_name(host: str) -> x509.GeneralName:
 def _certificate_builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime
 ) -> x509.CertificateBuilder:
-    """A builder of a certificate that is valid from an hour ago for LIFETIME."""
+    """A builder of a certificate valid from an hour before `now` until LIFETIME after it."""
     return x509.CertificateBuilder(
         subject_name=subject,
         issuer_name=issuer,

@@ -56,7 +56,10 @@ class Client:
         self._field_manager = field_manager
 
     def with_own_limit(self) -> "Client":
-        """A client over the same transport and REST mapper, with a concurrency limit of its own."""
+        """A client over the same transport and REST mapper, with a concurrency limit of its own.
+
+        It learns by itself whether WatchList is supported. Closing it closes the transport of both.
+        """
         return Client(
             self._transport,
             limit=AdaptiveConcurrencyLimit(),
@@ -65,28 +68,45 @@ class Client:
         )
 
     async def send(self, request: Request) -> Response:
-        """Send any request; a response that is not a success is raised."""
+        """Send any request once the concurrency limit admits it; there is no retry.
+
+        A response that is not 2xx is raised as its typed error.
+        """
         response = await self.limit.send(self._transport, request)
         if not 200 <= response.status < 300:
             raise error_from_response(response)
         return response
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Open a watch and yield its lines; watches are not subject to the concurrency limit."""
+        """Open a watch, as a context that gives its lines; not subject to the concurrency limit.
+
+        Entering it raises the typed error of any status but 200, and `Unreachable` without a
+        response.
+        """
         return self._transport.stream(request)
 
     async def read_raw(self, path: str, *, accept: str = JSON) -> Response:
-        """Get a path that is not an object: version, discovery, health."""
+        """Get a path that is no object (version, discovery, health); the response is not decoded.
+
+        A response that is not 2xx is raised as its typed error.
+        """
         return await self.send(Request("GET", path, accept=accept))
 
     async def read(self, kind: type[K], name: str, namespace: str = "") -> K:
-        """Read one object in the served version of its kind; raises NotFound if it is absent."""
+        """Read one object live in the served version of its kind.
+
+        Raises `NotFound` if the object is absent or the kind is not served, ValueError for an empty
+        name.
+        """
         served = self.rest_mapper.served_kind(kind)
         response = await self.send(requests.read(served, name, namespace))
         return decode_object(response.body, kind)
 
     async def create(self, obj: K, *, dry_run: bool = False) -> K:
-        """Create an object in the served version of its kind; returns it as stored (or dry-run)."""
+        """Create an object in the served version of its kind; returns it as the server stored it.
+
+        With `dry_run` nothing is stored, and what would be is returned.
+        """
         kind = type(obj)
         served = self.rest_mapper.served_kind(kind)
         request = requests.create(
@@ -109,10 +129,11 @@ class Client:
         subresource: str = "",
         dry_run: bool = False,
     ) -> K:
-        """Apply a merge patch; its metadata.resourceVersion and metadata.uid are preconditions.
+        """Apply a merge patch, or a JSON patch (a tuple of operations); returns the patched object.
 
-        A wrong uid alone is refused as `Invalid`, with a resourceVersion as `Conflict`; a JSON
-        patch with a test that fails as `Invalid`. With `dry_run` nothing is stored.
+        metadata.resourceVersion and metadata.uid of a merge patch are preconditions: a wrong uid
+        alone is refused as `Invalid`, with a resourceVersion as `Conflict`; a JSON patch with a
+        test that fails as `Invalid`. With `dry_run` nothing is stored.
         """
         request = requests.patch(
             self.rest_mapper.served_kind(kind),
@@ -138,7 +159,8 @@ class Client:
     ) -> K | None:
         """Delete an object; returns it while finalizers keep it, None once it is gone.
 
-        `uid` and `resource_version` are preconditions. Raises NotFound if it was absent.
+        `uid` and `resource_version` are preconditions unless empty. Raises NotFound if it was
+        absent.
         """
         request = requests.delete(
             self.rest_mapper.served_kind(kind),
@@ -157,9 +179,10 @@ class Client:
     async def list(
         self, kind: type[K], *, namespace: str = "", labels: str = "", fields: str = ""
     ) -> Listed[K]:
-        """A consistent list of all objects, read page by page; those that do not decode apart.
+        """A consistent list of all objects, read page by page; undecodable ones in `unreadable`.
 
-        Begins anew, a few times, if the continue token expires.
+        An empty namespace means all. Begins anew if the continue token expires, at most three
+        times; then raises `Gone`.
         """
         for _ in range(_LIST_RESTARTS):
             try:
@@ -184,7 +207,8 @@ class Client:
     async def count(self, kind: type[K], *, first: int) -> Counted[K]:
         """How many objects of a kind there are, and the `first` so many of them, by one request.
 
-        The total is None if the server does not say how many follow. Raises `KubeError`.
+        Objects that cannot be decoded are counted, but not returned. The total is None if the
+        server does not say how many follow. Raises `KubeError`.
         """
         served = self.rest_mapper.served_kind(kind)
         response = await self.send(requests.list_page(served, limit=first))
@@ -200,9 +224,10 @@ class Client:
     async def _list_once(
         self, kind: type[K], namespace: str, labels: str, fields: str
     ) -> Listed[K]:
-        """List a kind page by page; raises if a page fails.
+        """List a kind page by page; raises the error of a failed page, `Gone` for an expired token.
 
-        Objects that do not decode are returned as `unreadable`.
+        Objects that do not decode are returned as `unreadable`; the version is that of the last
+        page.
         """
         served = self.rest_mapper.served_kind(kind)
         objects: list[K] = []
@@ -228,7 +253,7 @@ class Client:
 
 
 def _response_kind(body: bytes) -> str:
-    """The `kind` of a response's object; raises `Unreachable` if it is not JSON."""
+    """The `kind` in a response, empty without one; raises `Unreachable` if it is no JSON."""
     try:
         return _type_decoder.decode(body).kind
     except msgspec.DecodeError as error:

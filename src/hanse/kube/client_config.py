@@ -28,6 +28,7 @@ class Identity(Struct, frozen=True):
     impersonate: tuple[tuple[str, str], ...] = ()
 
     def __repr__(self) -> str:
+        """The name of the class and no value, since most are secret."""
         return "Identity(<secret>)"
 
 
@@ -45,6 +46,7 @@ class ExecPlugin(Struct, frozen=True):
     origin: str = ""
 
     def __repr__(self) -> str:
+        """The name of the class and the command; arguments and variables may be secret."""
         return f"ExecPlugin({self.command!r})"
 
 
@@ -76,6 +78,7 @@ class StaticCredentials:
         self._config = config
 
     async def config(self) -> ClientConfig:
+        """The configuration that was given at first, always."""
         return self._config
 
     async def refreshed(self, rejected: ClientConfig) -> ClientConfig:  # noqa: ARG002 - a protocol
@@ -87,6 +90,7 @@ class UpdatableCredentials:
     """Credentials that are replaced by `update` whenever they change."""
 
     def __init__(self, config: ClientConfig) -> None:
+        """Use this configuration until the first `update`."""
         self._config = config
 
     def update(self, config: ClientConfig) -> None:
@@ -94,8 +98,12 @@ class UpdatableCredentials:
         self._config = config
 
     async def config(self) -> ClientConfig:
+        """The configuration of the last `update`, else the one that was given at first."""
         return self._config
 
     async def refreshed(self, rejected: ClientConfig) -> ClientConfig:  # noqa: ARG002 - a protocol
-        """The configuration of the last `update`, which may be the rejected one."""
+        """The configuration of the last `update`, which may be the rejected one.
+
+        No new one is asked for.
+        """
         return self._config

@@ -8,16 +8,19 @@ from typing import Protocol
 class Clock(Protocol):
     """Returns the current time in UTC."""
 
-    def now(self) -> datetime: ...
+    def now(self) -> datetime:
+        """The current time, as a datetime with time zone UTC."""
+        ...
 
 
 class WallClock:
     """The system clock."""
 
     def now(self) -> datetime:
+        """The system's current time, as a datetime with time zone UTC."""
         return datetime.now(UTC)
 
 
 def loop_time() -> float:
-    """The time of the running event loop, in seconds."""
+    """The monotonic time of the running event loop in seconds; raises RuntimeError without one."""
     return asyncio.get_running_loop().time()

@@ -67,7 +67,8 @@ class AdaptiveConcurrencyLimit:
     async def send(self, transport: Transport, request: Request) -> Response:
         """Send a request once the window admits it, and adjust the window to its response.
 
-        Calls `BEFORE_SENDING` just before, which may raise instead. Returns any status.
+        Calls `BEFORE_SENDING` just before, whose error is raised, and nothing sent. Returns any
+        status.
         """
         loop = asyncio.get_running_loop()
         if self._waiters or not self._has_room():
@@ -128,10 +129,10 @@ class AdaptiveConcurrencyLimit:
         return self.active < self.width and now >= self._resume_at
 
     def _adjust_width(self, response: Response | None, started: float, now: float) -> None:
-        """Halve the limit after a throttled or slow response, raise it after quick ones.
+        """Halve the limit (at least 1) after a 429 or a slow request, raise it after quick ones.
 
-        Halves once for requests sent at the same time. A Retry-After of a 429 stops all requests so
-        long.
+        Halves once for requests sent at the same time. A request that failed (None) can only count
+        as slow. A Retry-After of a 429 stops all requests so long.
         """
         throttled = response is not None and response.status == 429
         if throttled or now - started >= self._slow:
@@ -152,7 +153,8 @@ class AdaptiveConcurrencyLimit:
     def _grow_width(self) -> None:
         """Count a quick response and widen by 1, after an overload only once per `width` of them.
 
-        Never beyond the most, nor where the request rate would exceed MAX_REQUEST_RATE.
+        Never beyond the most, nor beyond the first width if responses as quick as the quickest one
+        would exceed MAX_REQUEST_RATE; the response does not count then.
         """
         if self.width + 1 > max(self._first, self._quickest * MAX_REQUEST_RATE):
             return

@@ -33,9 +33,11 @@ class ConnectionPool:
     """One session for requests and one for watches, so that neither waits for the other."""
 
     def __init__(self, config: ClientConfig, user_agent: str) -> None:
-        """Proxy, compression and TLS are chosen by the server's URL; nothing connects yet.
+        """A pool for the server and client certificate of a configuration; nothing connects yet.
 
-        Raises `BadCredentials` for certificates or keys that cannot be loaded.
+        The proxy is the endpoint's, else that of the environment, unless the server is loopback;
+        such a server is asked for no compression. Raises `BadCredentials` for certificates or keys
+        that cannot be loaded.
         """
         self._config = config
         self._headers = {"User-Agent": user_agent}
@@ -53,7 +55,10 @@ class ConnectionPool:
         self.watches = _new_session(_new_connector(tls))
 
     def fits(self, config: ClientConfig) -> bool:
-        """Whether a configuration has its endpoint and client certificate; the token may differ."""
+        """Whether a configuration has the endpoint and client certificate of this pool.
+
+        The token may differ.
+        """
         own, other = self._config.identity, config.identity
         return self._config.endpoint == config.endpoint and (own.certificate, own.key) == (
             other.certificate,
@@ -62,16 +67,19 @@ class ConnectionPool:
 
     @property
     def certificate(self) -> Validity | None:
-        """Of the server to which a request was connected last; None if it was not verified."""
+        """The validity of the certificate of the server that a request was connected to last.
+
+        None before, without TLS, or if it was not verified.
+        """
         return self._connector.certificate
 
     def enter(self) -> None:
-        """Count a user, which keeps the pool open after `retire`."""
+        """Count a user of the pool, for which `retire` waits; each one has to call `leave`."""
         self._active += 1
         self._idle.clear()
 
     def leave(self) -> None:
-        """End the use that `enter` began."""
+        """End the use that `enter` began; after the last one `retire` closes the pool."""
         self._active -= 1
         if self._active == 0:
             self._idle.set()
@@ -82,7 +90,7 @@ class ConnectionPool:
         await self.close()
 
     async def close(self) -> None:
-        """Close at once; open watches break."""
+        """Close at once, also if it is in use: open requests and watches break."""
         self._idle.set()
         await self.requests.close()
         await self.watches.close()
@@ -92,7 +100,7 @@ class ConnectionPool:
     ) -> dict[str, Any]:
         """The keyword arguments of aiohttp's `request`, with headers of the config's identity.
 
-        A streamed response is not compressed.
+        A streamed response is not compressed; redirects are not followed.
         """
         headers = CIMultiDict(self._headers)
         headers["Accept"] = request.accept
@@ -159,18 +167,21 @@ def _failure_message(error: Exception, where: str, timeout: timedelta) -> str:
 
 
 def _os_error_message(error: OSError) -> str:
-    """The system's text for the error number, in lower case; without one the error's own text."""
+    """The system's text for the error number, in lower case.
+
+    Without a number the error's own text, or `refused` if it has none.
+    """
     number = error.errno or 0
     return os.strerror(number).lower() if number > 0 else error.strerror or "refused"
 
 
 def _new_connector(tls: Any) -> LoopConnector:
-    """A connector without a limit of connections, which stay open for KEEPALIVE."""
+    """A connector without a limit of connections; idle ones stay open for KEEPALIVE."""
     return LoopConnector(ssl=tls, limit=0, keepalive_timeout=KEEPALIVE.total_seconds())
 
 
 def _new_session(connector: LoopConnector) -> aiohttp.ClientSession:
-    """A session without cookies."""
+    """A session over a connector, without cookies and without a Content-Type by default."""
     return aiohttp.ClientSession(
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -203,9 +214,10 @@ def _proxy_from_environment(url: str, local: bool) -> str:
 
 
 def tls_context(endpoint: ServerEndpoint, identity: Identity) -> ssl.SSLContext:
-    """The TLS context for one server and one identity; verified unless `insecure`.
+    """The TLS context for one server and one identity, with its client certificate if it has one.
 
-    Raises `BadCredentials` for certificates or keys that cannot be loaded.
+    It trusts the endpoint's CA, without one the system's; `insecure` verifies nothing. Raises
+    `BadCredentials` for certificates or keys that cannot be loaded.
     """
     if endpoint.ca and not endpoint.insecure:
         context = _context_with_ca(endpoint)

@@ -59,7 +59,9 @@ class ReloadingCredentials:
     async def config(self) -> ClientConfig:
         """The cached configuration while it is current; else refresh it, one caller at a time.
 
-        Raises `BadCredentials` if that fails, and for a while again without another attempt.
+        It is current for CHECK_INTERVAL (10 s) after a check of the files, unless it expires within
+        REFRESH_BEFORE_EXPIRY. Raises `BadCredentials` if the refresh fails, and for
+        FAILURE_CACHE_TIME again without another attempt.
         """
         if self._cached is not None and self._is_current(self._cached):
             return self._cached
@@ -90,7 +92,7 @@ class ReloadingCredentials:
         return expires is not None and self._clock.now() >= expires - REFRESH_BEFORE_EXPIRY
 
     async def _refresh_or_fail(self) -> ClientConfig:
-        """Refresh.
+        """Refresh the configuration and return it.
 
         A BadCredentials error is raised again for FAILURE_CACHE_TIME without a new attempt.
         """
@@ -125,15 +127,18 @@ class ReloadingCredentials:
         return known
 
     def _reload(self) -> None:
-        """Load the context again and remember the stamps of its files."""
+        """Load the context again and remember the stamps of its files.
+
+        Raises `BadCredentials`, and keeps the former, if it cannot be loaded.
+        """
         resolved = self._load()
         self._resolved, self._file_stamps = resolved, _file_stamps(resolved)
 
     async def _build_config(self) -> ClientConfig:
-        """The loaded configuration.
+        """The loaded configuration; with an exec plugin, run that and merge what it issues.
 
-        If it names an exec plugin, run that and merge what it issues. Raises `BadCredentials` if
-        the plugin fails.
+        What the plugin issues replaces token, certificate and key, and its expiry holds; username
+        and password are left out then. Raises `BadCredentials` if the plugin fails.
         """
         assert self._resolved is not None, "loaded just before"
         config, plugin = self._resolved.config, self._resolved.plugin
@@ -156,7 +161,8 @@ def from_files(
 ) -> Credentials:
     """Credentials of one context of the kubeconfig files, merged as kubectl merges them.
 
-    The files are read at the first use, and again when they change.
+    Without a `context` it is the current one. The files are read at the first use, and again when
+    they, or files that they name, change.
     """
 
     def load() -> ResolvedContext:
@@ -211,9 +217,10 @@ def in_cluster(
     variables = os.environ if environment is None else environment
 
     def load() -> ResolvedContext:
-        """Read the in-cluster credentials; raises BadCredentials outside a cluster.
+        """Read the in-cluster credentials; raises `BadCredentials` outside a cluster.
 
-        The namespace is empty if its file is absent.
+        Also if token or CA cannot be read. The namespace is empty if its file is absent, the port
+        443 by default.
         """
         host = variables.get("KUBERNETES_SERVICE_HOST", "")
         port = variables.get("KUBERNETES_SERVICE_PORT", "443")
@@ -242,9 +249,11 @@ def find_credentials(
     environment: Mapping[str, str] | None = None,
     folder: Path = SERVICE_ACCOUNT_DIR,
 ) -> Credentials:
-    """Credentials in order of: the given file, $KUBECONFIG, the pod's, ~/.kube/config.
+    """Credentials of the first of: the given file, $KUBECONFIG, the pod's, ~/.kube/config.
 
-    With a context the pod's are skipped. Nothing is read before the first use.
+    If the given file, or all of $KUBECONFIG, is absent, the first use raises `BadCredentials`; no
+    other is tried. The pod's are skipped with a context, or outside a cluster. Nothing is read
+    before the first use.
     """
     variables = os.environ if environment is None else environment
     if file is not None:
@@ -260,7 +269,7 @@ def find_credentials(
 
 
 def kubeconfig_paths(paths: str) -> tuple[Path, ...]:
-    """The files that a KUBECONFIG variable lists."""
+    """The files that a KUBECONFIG variable lists, `~` expanded; empty entries are skipped."""
     return tuple(Path(name).expanduser() for name in paths.split(os.pathsep) if name)
 
 

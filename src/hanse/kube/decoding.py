@@ -59,7 +59,7 @@ _decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
 
 
 def object_decoder(kind: type[K]) -> msgspec.json.Decoder[K]:
-    """The decoder of a kind, cached."""
+    """The JSON decoder of a kind, made at the first call and kept for the process."""
     found = _decoders.get(kind)
     if found is None:
         found = _decoders[kind] = msgspec.json.Decoder(kind)
@@ -68,11 +68,16 @@ def object_decoder(kind: type[K]) -> msgspec.json.Decoder[K]:
 
 @cache
 def _page_decoder(kind: type[Any]) -> msgspec.json.Decoder[Page[Any]]:
+    """The JSON decoder of a list page of a kind, kept for the process; items are decoded, too."""
     return msgspec.json.Decoder(Page[kind])  # type: ignore[valid-type]  # built at run time
 
 
 def decode_object(body: bytes, kind: type[K]) -> K:
-    """The object of a response; raises `UndecodableObject`, or `Unreachable` if it is no JSON."""
+    """The object of a response, decoded as a kind.
+
+    Raises `UndecodableObject` for JSON that does not fit the kind or nests too deeply, and
+    `Unreachable` for what is no JSON.
+    """
     try:
         return object_decoder(kind).decode(body)
     except RecursionError:
@@ -84,9 +89,9 @@ def decode_object(body: bytes, kind: type[K]) -> K:
 
 
 def decode_list_page(body: bytes, kind: type[K]) -> ObjectPage[K]:
-    """The objects of a page; if one cannot be decoded, each is decoded by itself.
+    """The objects of a list page, in its order; those that cannot be decoded are in `unreadable`.
 
-    Raises `Unreachable` for what is no list.
+    Raises `Unreachable` for what is no JSON or no list.
     """
     try:
         page = _page_decoder(kind).decode(body)
@@ -103,7 +108,10 @@ def decode_list_page(body: bytes, kind: type[K]) -> ObjectPage[K]:
 
 
 def decode_item(raw: Raw | bytes, kind: type[K]) -> K | Unreadable:
-    """One object of a list, or an `Unreadable` that says why it cannot be decoded."""
+    """One object of a list, or an `Unreadable` that says why it cannot be decoded.
+
+    Raises RecursionError for JSON that nests too deeply.
+    """
     try:
         return object_decoder(kind).decode(raw)
     except msgspec.DecodeError as error:
@@ -111,7 +119,10 @@ def decode_item(raw: Raw | bytes, kind: type[K]) -> K | Unreadable:
 
 
 def describe_unreadable(raw: Raw | bytes, reason: str) -> Unreadable:
-    """An `Unreadable` with the reason, and name and resourceVersion as far as they decode."""
+    """An `Unreadable` with the reason, and namespace, name and resourceVersion of the object.
+
+    All three are empty if its metadata cannot be decoded.
+    """
     try:
         meta = _partial_decoder.decode(raw).metadata
     except msgspec.DecodeError:
@@ -125,9 +136,9 @@ def unexpected_response(error: msgspec.DecodeError) -> Unreachable:
 
 
 def _page_item_by_item(body: bytes, kind: type[K]) -> ObjectPage[K]:
-    """Decode a page item by item: an undecodable one becomes `Unreadable`.
+    """Decode a page item by item: one that is undecodable or was cut off becomes `Unreadable`.
 
-    Raises `Unreachable` for what is no list.
+    Raises `Unreachable` for what is no list, and RecursionError for an item that nests too deeply.
     """
     try:
         page = _raw_page_decoder.decode(body)
@@ -179,8 +190,9 @@ _bookmark_decoder = msgspec.json.Decoder(_BookmarkObject)
 def decode_watch_event(line: bytes, kind: type[K]) -> DecodedEvent[K]:
     """The event of one line of a watch; an ERROR event is raised as its error.
 
-    An object that cannot be decoded gives an `Unreadable`. Raises `Unreachable` for a line that is
-    no event.
+    An event of an unknown type, or whose object cannot be decoded or nests too deeply, gives an
+    `Unreadable`; `DeletedUnreadable` if it is a DELETED one. Raises `Unreachable` for a line that
+    is no event.
     """
     try:
         return _decode_event(_decode_line(line), kind)
@@ -189,7 +201,7 @@ def decode_watch_event(line: bytes, kind: type[K]) -> DecodedEvent[K]:
 
 
 def _decode_line(line: bytes) -> _Line:
-    """Type and object of an event; raises `Unreachable` for what is none."""
+    """The type and the raw object of a line of a watch; raises `Unreachable` if it is no event."""
     try:
         return _line_decoder.decode(line)
     except msgspec.DecodeError as error:
@@ -197,9 +209,11 @@ def _decode_line(line: bytes) -> _Line:
 
 
 def _decode_event(event: _Line, kind: type[K]) -> DecodedEvent[K]:
-    """A line of a watch as an event; an ERROR is raised.
+    """A line of a watch as an event; an ERROR event is raised as its error.
 
-    One that cannot be decoded, or of an unknown type, is an `Unreadable` or `DeletedUnreadable`.
+    An event of an unknown type, or whose object cannot be decoded, gives an `Unreadable`;
+    `DeletedUnreadable` if it is a DELETED one. Raises RecursionError for JSON that nests too
+    deeply.
     """
     try:
         match event.type:
@@ -218,7 +232,7 @@ def _decode_event(event: _Line, kind: type[K]) -> DecodedEvent[K]:
 
 
 def _unreadable_event(event: _Line, reason: str) -> Unreadable | DeletedUnreadable:
-    """`DeletedUnreadable` for a DELETED event, else `Unreadable` with the reason."""
+    """`DeletedUnreadable`, without the reason, for a DELETED event, else `Unreadable` with it."""
     found = describe_unreadable(event.object, reason)
     if event.type == "DELETED":
         return DeletedUnreadable(found.namespace, found.name, found.resource_version)
@@ -240,12 +254,13 @@ class StreamedList(Generic[K]):
     """Collects the initial events of a WatchList until its final bookmark."""
 
     def __init__(self) -> None:
+        """An empty list, to which `apply_event` adds."""
         self._found: dict[tuple[str, str], K | Unreadable] = {}
 
     def apply_event(self, event: DecodedEvent[K]) -> None:
-        """Apply a watch event to the list so far.
+        """Add, replace or remove the object of an event in the list so far, by namespace and name.
 
-        An unreadable object replaces the readable one.
+        An unreadable object replaces the readable one, and the reverse; a bookmark changes nothing.
         """
         match event:
             case Applied(obj):
@@ -262,7 +277,7 @@ class StreamedList(Generic[K]):
                 assert_never(event)
 
     def listed(self, resource_version: str) -> Listed[K]:
-        """The list, as of the bookmark that ended it."""
+        """The readable and the unreadable objects collected so far, as of this resourceVersion."""
         found = self._found.values()
         return Listed(
             tuple(obj for obj in found if not isinstance(obj, Unreadable)),
@@ -272,6 +287,9 @@ class StreamedList(Generic[K]):
 
 
 def _decode_bookmark(raw: Raw) -> Bookmark:
-    """The bookmark with its resourceVersion; it ends the list if its annotation says so."""
+    """The bookmark with its resourceVersion; raises msgspec.DecodeError for a malformed object.
+
+    `ends_list` is whether the annotation `k8s.io/initial-events-end` is `true`.
+    """
     meta = _bookmark_decoder.decode(raw).metadata
     return Bookmark(meta.resource_version, meta.annotations.get(INITIAL_EVENTS_END) == "true")

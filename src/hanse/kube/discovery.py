@@ -53,10 +53,12 @@ class DiscoveredKinds(Struct, frozen=True):
 
 
 async def refresh(client: Client, *, core: bool = True) -> DiscoveryChange:
-    """Discover the served kinds, update the client's REST mapper, and return the change.
+    """Discover the served kinds, replace those of the client's REST mapper, and return the change.
 
-    Kinds of an aggregated API that is down (stale) are kept as they were. Without `core` the kinds
-    of the core group, which every server has, are neither asked for nor kept. Raises `KubeError`.
+    Known kinds are kept of an aggregated API that is down (stale), and of a group version whose
+    list is answered by an `ApiError`. Without `core` the kinds of the core group, which every
+    server has, are neither asked for nor kept. The first time all kinds have appeared. Raises
+    `KubeError`, and changes nothing then.
     """
     before = client.rest_mapper.served or ServedKinds()
     paths = ("/api", "/apis") if core else ("/apis",)
@@ -74,7 +76,10 @@ async def refresh(client: Client, *, core: bool = True) -> DiscoveryChange:
 
 
 async def _read_group_list(client: Client, path: str) -> DiscoveredKinds:
-    """Get `/api` or `/apis` and parse it; aggregated if the server can, else legacy."""
+    """Get `/api` or `/apis` and parse it; aggregated if the server can, else legacy.
+
+    A legacy answer gives no kinds, only group versions in `unlisted`. Raises `KubeError`.
+    """
     response = await client.read_raw(path, accept=_AGGREGATED)
     return parse_group_list(_decode_response(response, _DiscoveryDocument))
 
@@ -150,8 +155,9 @@ class _Resources(Struct, frozen=True):
 def parse_group_list(document: _DiscoveryDocument) -> DiscoveredKinds:
     """The kinds of the document at `/api` or `/apis`, aggregated or legacy.
 
-    A legacy document has no kinds, only versions that are to be listed one by one; of an aggregated
-    one those that are not current are stale.
+    A legacy document has no kinds, only versions that are to be listed one by one (`unlisted`). Of
+    an aggregated one, the versions that are not `Current` are in `stale`; kinds that it lists for
+    them are among the kinds all the same.
     """
     kinds: set[Kind] = set()
     stale: set[GroupVersion] = set()
@@ -176,7 +182,7 @@ def parse_resource_list(document: _Resources, group_version: GroupVersion) -> fr
 
 
 def _aggregated_kinds(group: str, version: _AggregatedVersion) -> Iterator[Kind]:
-    """The kinds of a version; resources without a response kind are skipped."""
+    """The kinds of a version, in the given group; resources without a response kind are skipped."""
     for entry in version.resources or ():
         if entry.response_kind is not None:
             namespaced = entry.scope == "Namespaced"

@@ -102,19 +102,26 @@ class ServerError(ApiError):
 
 
 def error_from_response(response: Response) -> KubeError:
-    """The typed error to raise for a response that is not a success; of 401 `BadCredentials`."""
+    """The typed error, to be raised, for a response that is not a success, with its Retry-After.
+
+    A 401 gives `BadCredentials`, any other status an `ApiError` by code and reason; of a body that
+    is no Status the first 200 bytes are the message.
+    """
     status = _parse_status(response.body)
     return _build_error(response.status, status, retry_after_header(response))
 
 
 def error_from_watch_event(body: bytes) -> KubeError:
-    """The typed error to raise for the Status of an ERROR event; without a code it is a 500."""
+    """The typed error, to be raised, for the Status of an ERROR event, by its code.
+
+    Without a code, or if it is no Status, it is a 500 (`ServerError`); 401 gives `BadCredentials`.
+    """
     status = _parse_status(body)
     return _build_error(status.code or 500, status, None)
 
 
 def _build_error(code: int, status: Status, retry_after: timedelta | None) -> KubeError:
-    """The error for a status code: 401 gives BadCredentials, any other an ApiError by its type."""
+    """The error for a status code: 401 gives BadCredentials, any other an ApiError by its code."""
     if code == 401:
         return BadCredentials(status.message or "Unauthorized")
     reported = Status(code=code, reason=status.reason, message=status.message)
@@ -122,9 +129,9 @@ def _build_error(code: int, status: Status, retry_after: timedelta | None) -> Ku
 
 
 def _error_type(code: int, reason: str) -> type[ApiError]:
-    """The error class of a status code: 409 depends on the reason, all from 500 are ServerError.
+    """The error class of a status code; 409 is AlreadyExists if that is its reason, else Conflict.
 
-    Those that have no class of their own are Invalid.
+    All codes from 500 are ServerError; codes without a class of their own are Invalid.
     """
     match code:
         case 403:
@@ -144,7 +151,7 @@ def _error_type(code: int, reason: str) -> type[ApiError]:
 
 
 def _parse_status(body: bytes) -> Status:
-    """The Status in a response; for anything else one with the first 200 bytes as message."""
+    """The Status in a body; for any other body one with its first 200 bytes as message, code 0."""
     try:
         return decode_json(body, type=Status)
     except msgspec.DecodeError:

@@ -27,6 +27,7 @@ class PluginCredentials(Struct, frozen=True, rename="camel"):
     expiration_timestamp: datetime | None = None
 
     def __repr__(self) -> str:
+        """The name of the class and no value, since all are secret."""
         return "PluginCredentials(<secret>)"
 
 
@@ -50,9 +51,11 @@ class _ExecInfo(Struct, frozen=True, rename="camel"):
 async def run_plugin(
     plugin: ExecPlugin, environment: Mapping[str, str] | None = None
 ) -> PluginCredentials:
-    """Run a plugin and return its credentials; its stderr goes to ours.
+    """Run an exec plugin and return the credentials that it prints; its stderr goes to ours.
 
-    Raises `BadCredentials` if it cannot run, fails or prints none.
+    Its environment is `environment`, by default that of this process, with the configured
+    variables. It reads our stdin, without a time limit, if it may prompt; else it is killed after
+    TIMEOUT (60 s). Raises `BadCredentials` if it cannot run, fails, takes too long or prints none.
     """
     interactive = _may_prompt(plugin)
     inherited = os.environ if environment is None else environment
@@ -81,7 +84,10 @@ async def run_plugin(
 async def _read_output(
     program: asyncio.subprocess.Process, plugin: ExecPlugin, limit: timedelta | None
 ) -> bytes:
-    """The plugin's standard output; at the time limit it is killed and `BadCredentials` raised."""
+    """Wait for the plugin's end and return its standard output; None means no time limit.
+
+    At the limit it is killed and `BadCredentials` raised; it is killed on cancellation, too.
+    """
     try:
         async with asyncio.timeout(limit.total_seconds() if limit else None):
             output, _ = await program.communicate()
@@ -97,9 +103,10 @@ async def _read_output(
 
 
 def _may_prompt(plugin: ExecPlugin) -> bool:
-    """Whether the plugin may prompt at the terminal.
+    """Whether the plugin may prompt: stdin is a terminal and interactiveMode is not Never.
 
-    Raises `BadCredentials` for an invalid configuration, or if it must prompt and there is none.
+    Raises `BadCredentials` for an unknown exec.apiVersion or interactiveMode, and for
+    interactiveMode Always without a terminal.
     """
     if plugin.api_version not in _API_VERSIONS:
         raise BadCredentials(
@@ -118,7 +125,7 @@ def _may_prompt(plugin: ExecPlugin) -> bool:
 
 
 def _exec_info(plugin: ExecPlugin, interactive: bool) -> str:
-    """The KUBERNETES_EXEC_INFO of a plugin, as JSON."""
+    """The JSON for KUBERNETES_EXEC_INFO: whether the plugin may prompt, and the cluster if set."""
     cluster = Raw(plugin.cluster) if plugin.cluster else msgspec.UNSET
     info = _ExecInfo(plugin.api_version, _Spec(interactive, cluster))
     return msgspec.json.encode(info).decode()
@@ -127,8 +134,8 @@ def _exec_info(plugin: ExecPlugin, interactive: bool) -> str:
 def _parse_output(plugin: ExecPlugin, output: bytes) -> PluginCredentials:
     """The credentials that a plugin printed: a token, or a certificate with its key, or both.
 
-    Raises `BadCredentials` for what is no ExecCredential of the configured version, or has neither;
-    errors do not quote the output.
+    Raises `BadCredentials` for what is no ExecCredential of the configured version, has neither, or
+    has only one of certificate and key; errors do not quote the output.
     """
     origin = f"{plugin.origin}: {plugin.command}"
     try:

@@ -25,7 +25,10 @@ def secret_config(client: Client, namespace: str, name: str, key: str) -> ReadSt
     """A function that reads the kubeconfig under `key` in a Secret live; it raises `KubeError`."""
 
     async def read() -> ClientConfig:
-        """Read the Secret; raises `BadCredentials` if it holds no usable kubeconfig."""
+        """Read the Secret live and resolve the current context of the kubeconfig in it.
+
+        Raises `KubeError` of the read, and `BadCredentials` if there is no usable kubeconfig.
+        """
         secret = await client.read(Secret, name, namespace)
         return config_from_kubeconfig(secret.data.get(key, b""), origin=f"Secret {name}")
 
@@ -40,7 +43,10 @@ class FollowedCredentials:
     """
 
     def __init__(self, given: Credentials, read_stored: ReadStored) -> None:
-        """Use the given credentials, with the token of `read_stored` if that is later."""
+        """Use `given`, with the token of `read_stored` if that is later, for the same account.
+
+        Nothing is read yet.
+        """
         self._given = given
         self._read_stored = read_stored
         self._stored: ClientConfig | None = None
@@ -50,7 +56,7 @@ class FollowedCredentials:
 
     @asynccontextmanager
     async def following(self) -> AsyncIterator[None]:
-        """While the block runs, read the stored configuration every CHECK_INTERVAL."""
+        """While the block runs, read the stored configuration now and every CHECK_INTERVAL."""
         task = asyncio.create_task(self._follow(), name="follow stored token")
         try:
             yield
@@ -59,16 +65,20 @@ class FollowedCredentials:
             await asyncio.wait({task})
 
     async def config(self) -> ClientConfig:
-        """The given configuration with the latest token that is known."""
+        """The given configuration, with the stored token as last read if that is the later one.
+
+        It does not read the stored configuration.
+        """
         given = await self._given.config()
         if self._used is None or self._used[0] is not given:
             self._used = (given, self._with_latest_token(given))
         return self._used[1]
 
     async def refreshed(self, rejected: ClientConfig) -> ClientConfig:
-        """The configuration after a 401: both places are read anew, the rejected token is not used.
+        """The configuration after a 401, with both places read anew.
 
-        The stored one is read for READ_TIMEOUT at most.
+        The rejected token is used only if there is no other. The stored one is read for
+        READ_TIMEOUT at most; the one that is known stays if it cannot be read.
         """
         self._rejected = rejected.identity.token
         with suppress(TimeoutError):
@@ -91,10 +101,10 @@ class FollowedCredentials:
             self._used = None
 
     def _with_latest_token(self, given: ClientConfig) -> ClientConfig:
-        """The given configuration, with the stored token if that was issued later than its own.
+        """The given configuration, with the stored token unless that was issued before its own.
 
-        Only a stored token for the same server and account counts; one that was rejected is not
-        used while there is another.
+        Only a stored token for the same server and account counts, and only if the given token is a
+        JWT; one that was rejected is not used while there is another.
         """
         stored, own = self._stored, parse_claims(given.identity.token)
         if stored is None or own is None or stored.endpoint.url != given.endpoint.url:

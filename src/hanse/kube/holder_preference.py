@@ -24,10 +24,13 @@ class NoPreference:
     """No candidate is preferred: the holder keeps the lease."""
 
     def acquire_delay(self) -> timedelta:
+        """Zero: a free lease is acquired at once."""
         return timedelta(0)
 
     def prefers(self, candidate: str) -> bool:  # noqa: ARG002 - an `HolderPreference`
+        """False: no other candidate is preferred."""
         return False
 
     def may_request(self) -> bool:
+        """False: a lease that another holds is never requested."""
         return False

@@ -35,7 +35,8 @@ class HttpTransport:
     async def send(self, request: Request) -> Response:
         """Send a request and return any status; no answer or a redirect raises `Unreachable`.
 
-        After a 401 the credentials are refreshed, and it is sent once more if they differ.
+        After a 401 the credentials are refreshed, and it is sent once more if they differ. Raises
+        `BadCredentials` if there are no usable ones.
         """
         config = await self._credentials.config()
         response = await self._send_with(config, request)
@@ -48,7 +49,8 @@ class HttpTransport:
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open a stream of lines; a 401 is retried once with refreshed credentials if they differ.
 
-        Any status but 200 is raised as an error, and a failed connection as `Unreachable`.
+        Any status but 200 is raised as an error, and a failed connection as `Unreachable`. The
+        timeout of the request limits the opening, not the stream.
         """
         config = await self._credentials.config()
         async with AsyncExitStack() as stack:
@@ -67,7 +69,10 @@ class HttpTransport:
             yield split_lines(_read_chunks(answer, pool, request.timeout))
 
     async def close(self) -> None:
-        """Close every connection; open watches break. A cancelled call can be repeated."""
+        """Close every connection; open watches break, and later requests raise `Unreachable`.
+
+        A cancelled call can be repeated.
+        """
         self._closed = True
         pools = [*self._retired.values()]
         if self._pool is not None:
@@ -99,9 +104,9 @@ class HttpTransport:
     async def _open(
         self, config: ClientConfig, request: Request, stack: AsyncExitStack
     ) -> tuple[ConnectionPool, aiohttp.ClientResponse]:
-        """Open a watch and return its response after the headers; the stack closes it.
+        """Open a watch and return its response, of any status, with its headers read.
 
-        Raises `Unreachable` without an answer.
+        The stack closes it. Raises `Unreachable` without an answer.
         """
         pool = self._pool_for(config)
         arguments = pool.arguments(config, request, streamed=True)
@@ -138,10 +143,10 @@ class HttpTransport:
 
 @cache
 def _client_timeout(limit: timedelta, *, whole: bool) -> aiohttp.ClientTimeout:
-    """The time limits of a request: `limit` for the `whole` of it; else its answer may go on.
+    """The time limits of a request: with `whole` it takes at most `limit`, else it may go on.
 
-    Less than that to connect, over whichever of the server's addresses, and at most CONNECT_TIMEOUT
-    for each of these: an error says whether connection or answer took too long.
+    To connect it has CONNECT_SHARE of `limit`, and for each address of the server at most
+    CONNECT_TIMEOUT of that: an error says whether connection or answer took too long.
     """
     connect = limit * CONNECT_SHARE
     return aiohttp.ClientTimeout(
@@ -176,7 +181,10 @@ async def _read_chunks(
 
 
 async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The non-empty lines of chunks without their ends, quick for lines of megabytes too."""
+    """The non-empty lines of chunks without their line feeds; the last one need not have any.
+
+    It is quick for lines of megabytes, too.
+    """
     partial: list[bytes] = []
     async for chunk in chunks:
         *whole, rest = chunk.split(b"\n")

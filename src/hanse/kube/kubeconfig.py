@@ -200,13 +200,15 @@ class _ContextReader:
     """Converts sections to values, and records the files that it reads."""
 
     def __init__(self, trusted: bool) -> None:
+        """No file is read yet; unless `trusted`, files and programs are refused."""
         self._trusted = trusted
         self.files: list[Path] = []
 
     def endpoint(self, entry: _Entry, label: str) -> ServerEndpoint:
-        """The API server of a cluster entry; BadCredentials for an invalid URL, port or proxy.
+        """The API server of a cluster entry, with its CA from inline data or a file.
 
-        An untrusted kubeconfig may not set a proxy.
+        Raises `BadCredentials` for an invalid URL, port or proxy, a CA that cannot be read, and a
+        proxy in an untrusted kubeconfig.
         """
         cluster: _ClusterFields = entry.value
         at = f"{entry.source.origin}: {label}"
@@ -368,7 +370,10 @@ def _impersonation_headers(user: _UserFields) -> tuple[tuple[str, str], ...]:
 
 
 def _exec_cluster_info(cluster: _ClusterFields, endpoint: ServerEndpoint) -> bytes:
-    """The cluster as a plugin gets it, as JSON; empty fields are left out."""
+    """The cluster as a plugin gets it, as JSON; empty fields are left out.
+
+    `config` is the extension `client.authentication.k8s.io/exec`, if there is one.
+    """
     config = [
         item.get("extension")
         for item in cluster.extensions or ()

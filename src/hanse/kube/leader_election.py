@@ -83,10 +83,11 @@ class LeaderElector:
         on_restored: Callable[[], None] = lambda: None,
         annotations: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """`on_error` is called with each new error of a request, and with None after a success.
+        """`on_error` gets each new error of a request, and None once requests succeed again.
 
         `on_restored` is called when the watch of the lease finds that the server was restored. The
-        holder keeps `annotations` on the lease with its renewals; empty ones are removed.
+        holder keeps `annotations` on the lease with its renewals; empty ones are removed. Without
+        an `order` no candidate is preferred. Nothing is sent before `run`.
         """
         self.renewed_at: float | None = None
         """The loop's time when the last successful renewal began; None while not the leader."""
@@ -111,18 +112,27 @@ class LeaderElector:
 
     @property
     def state(self) -> LeaderState:
-        """The last reported state; before a write, check `may_write` instead."""
+        """The last reported state, at first a Standby without holder.
+
+        Before a write, check `may_write` instead.
+        """
         return self._state or Standby()
 
     def may_write(self) -> bool:
-        """Whether we lead, and the last renewal began less than the renew deadline ago."""
+        """Whether we lead, and the last renewal began less than the renew deadline ago.
+
+        It reads no Lease.
+        """
         if self.renewed_at is None:
             return False
         until = self.renewed_at + self._timings.renew_deadline.total_seconds()
         return asyncio.get_running_loop().time() < until
 
     async def run(self, on_change: Callable[[LeaderState], None]) -> None:
-        """Run until cancelled, then release the lease; `on_change` gets every change of state."""
+        """Run until cancelled, then release the lease; `on_change` gets every change of state.
+
+        Errors of requests are reported to `on_error`, and do not end it.
+        """
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(self._watch(), name=f"watch lease {self._name}")
             try:
@@ -136,7 +146,8 @@ class LeaderElector:
     async def _stand_by(self, on_change: Callable[[LeaderState], None]) -> None:
         """Wait until the lease is free and acquire it; returns once this candidate leads.
 
-        Meanwhile the lease is requested from a holder that is not preferred to us.
+        Meanwhile the lease is requested from a holder that is not preferred to us, and `on_change`
+        gets a Standby with each observed holder.
         """
         await self._read_lease()
         while self.renewed_at is None:
@@ -159,7 +170,8 @@ class LeaderElector:
     async def _acquire(self) -> None:
         """Try once to acquire a free lease: after the delay for preferred ones and a live read.
 
-        Nothing is written if the read fails or another holds the lease by now.
+        Nothing is written if the read fails or another holds the lease by now. After a success
+        `renewed_at` is set; errors are not raised.
         """
         pause = min(self._order.acquire_delay(), self._timings.retry_period)
         if pause:
@@ -193,7 +205,11 @@ class LeaderElector:
                     raise AssertionError("a leader renews or loses")
 
     async def _renew_in_time(self, action: Renew, renewed_at: float) -> None:
-        """Renew when due, until the renew deadline; returns if it is not ours or should yield."""
+        """Wait until the renewal is due, and write until one succeeds or the renew deadline passes.
+
+        Returns early if the Lease is no longer ours, and before the first write also if a candidate
+        that is preferred to us wants it.
+        """
         loop = asyncio.get_running_loop()
         due = renewed_at + self._timings.retry_period.total_seconds()
         while loop.time() < due and self._is_ours() and not self._should_yield():
@@ -215,15 +231,16 @@ class LeaderElector:
         return lease is not None and lease.spec.holder_identity == self._identity
 
     def _should_yield(self) -> bool:
-        """Whether annotation hanse.dev/wanted-by of the Lease names a candidate that we prefer."""
+        """Whether the Lease's annotation hanse.dev/wanted-by names a candidate preferred to us."""
         wanted = preferred_holder(self._observed.lease)
         return bool(wanted) and self._order.prefers(wanted)
 
     async def _request_lease(self, holder: str, now: float) -> None:
-        """Annotate the Lease as wanted by us, unless it is wanted or its holder is preferred to us.
+        """Request the Lease from its holder: name us in its annotation hanse.dev/wanted-by.
 
-        Not before its holder has held it for REQUEST_AFTER, nor while the order forbids it;
-        failures are ignored.
+        Nothing is written if any candidate is named there, if the holder is preferred to us, before
+        it has held the Lease for REQUEST_AFTER, or while the order forbids it. Failures are
+        ignored.
         """
         if self._holder_since[0] != holder:
             self._holder_since = (holder, now)
@@ -243,9 +260,10 @@ class LeaderElector:
                 )
 
     async def _try_write(self, action: Acquire | Renew) -> None:
-        """Write once, and set `renewed_at`; after a conflict read again, after a failure wait.
+        """Write the Lease once; on success set `renewed_at` to the time at which the write began.
 
-        Errors are reported, not raised.
+        After a conflict, or if it was deleted, read it again; after another failure, or half the
+        renew deadline without an answer, wait for a retry period. No `KubeError` is raised.
         """
         loop = asyncio.get_running_loop()
         started = loop.time()
@@ -271,9 +289,9 @@ class LeaderElector:
             self.renewed_at = started
 
     async def _write_lease(self, action: Acquire | Renew) -> Lease:
-        """Create the Lease if none was observed.
+        """Create the Lease if none was observed, else patch the observed version; returns it.
 
-        Else patch the observed version to acquire or renew.
+        Raises `KubeError`; that is `Conflict` or `AlreadyExists` if the Lease is another by now.
         """
         held = self._observed.lease
         before = self._spec_of(held) if held is not None else LeaseSpec()
@@ -284,7 +302,7 @@ class LeaderElector:
         return await self._client.patch(Lease, self._name, self._namespace, change)
 
     def _spec_of(self, held: Lease) -> LeaseSpec:
-        """The record of our Lease with the most transitions that we know.
+        """The spec of a Lease, with the most transitions that we know of it if that is more.
 
         A restored server shows fewer, and what we wrote there has the epoch of ours.
         """
@@ -292,7 +310,10 @@ class LeaderElector:
         return replace(held.spec, lease_transitions=transitions)
 
     async def _read_lease(self) -> bool:
-        """Read the lease live, which may be absent; False, after a wait, if that failed."""
+        """Read the lease live, which may be absent, and observe it; returns True.
+
+        If that failed, report the error, wait for a retry period and return False.
+        """
         try:
             self._observe_lease(await self._client.read(Lease, self._name, self._namespace))
         except NotFound:
@@ -304,7 +325,7 @@ class LeaderElector:
         return True
 
     def _report_success(self) -> None:
-        """Report that requests succeed again, if they failed."""
+        """Call `on_error` with None if an error was reported since the last success."""
         if self._last_error:
             self._last_error = ""
             self._on_error(None)
@@ -323,7 +344,10 @@ class LeaderElector:
             self._known_transitions = max(self._known_transitions, lease.spec.lease_transitions)
 
     def _next_action(self, now: float) -> Acquire | Renew | Wait | Lost:
-        """Decide by the observed Lease and the time of the last renewal what to do next."""
+        """What to do next, by the observed Lease, the time and that of the last renewal.
+
+        It changes nothing.
+        """
         return next_action(
             self._observed,
             now,
@@ -357,13 +381,13 @@ class LeaderElector:
                         continue
 
     def _on_lease(self, lease: Lease) -> None:
-        """Observe a Lease, and wake the elector, if it is newer than the known one."""
+        """Observe a Lease and wake the elector; nothing if it is not newer than the known one."""
         if object_version(lease) > self._known_version():
             self._observe_lease(lease)
             self._updated.set()
 
     def _on_deleted(self, as_of: str) -> None:
-        """Observe that there is no Lease, and wake the elector, unless a newer one is known."""
+        """Observe that there is no Lease and wake the elector; nothing if a newer one is known."""
         if parse_version(as_of) > self._known_version():
             self._observe_lease(None)
             self._updated.set()
@@ -382,15 +406,19 @@ class LeaderElector:
         self._updated.clear()
 
     async def _wait_before_retry(self) -> None:
-        """Wait the retry period, with jitter for candidates so that they do not collide."""
+        """Wait the retry period; a candidate waits up to `jitter_factor` periods more, at random.
+
+        Thus candidates do not collide.
+        """
         leading = self.renewed_at is not None
         spread = 1.0 if leading else 1 + self._timings.jitter_factor * self._random.random()
         await asyncio.sleep(self._timings.retry_period.total_seconds() * spread)
 
     async def _release(self, on_change: Callable[[LeaderState], None]) -> None:
-        """Stop leading first, then release the lease; gives up after RELEASE_TIMEOUT.
+        """Stop leading first (`on_change` gets a Standby), then release the lease if we led.
 
-        One that another holds by now is left alone.
+        A lease that another holds by now is left alone. Failures are ignored; gives up after
+        RELEASE_TIMEOUT.
         """
         leading, self.renewed_at = self.renewed_at is not None, None
         self._set_state(on_change, Standby())

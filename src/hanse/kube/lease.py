@@ -33,14 +33,20 @@ class ObservedLease(Struct, frozen=True):
     since: float
 
     def after(self, lease: Lease | None, now: float) -> "ObservedLease":
-        """The observation after the lease was read again; an unchanged record keeps its time."""
+        """The observation after the lease was read again, at `now`; None means that it is absent.
+
+        An unchanged spec keeps the time of the earlier observation.
+        """
         if lease is not None and self.lease is not None and lease.spec == self.lease.spec:
             return ObservedLease(lease, self.since)
         return ObservedLease(lease, now)
 
     @property
     def expires(self) -> float:
-        """The loop's time when the record expires by its own duration unless it is renewed."""
+        """The loop's time when the record expires by its own duration unless it is renewed.
+
+        Without a lease it is when that was observed.
+        """
         if self.lease is None:
             return self.since
         return self.since + self.lease.spec.lease_duration_seconds
@@ -84,8 +90,9 @@ def next_action(
     """The next action of a candidate: renew its own lease, acquire a free or expired one, or wait.
 
     `renewed_at` is when a leader's last renewal began: it has Lost the lease to another holder, or
-    after the deadline. A deleted lease continues from the highest known number of transitions, so
-    that epochs that were derived from it never decrease.
+    after the deadline (with an empty holder). An acquisition has one transition more than the lease
+    and `known_transitions`, whichever is higher, also after the lease was deleted, so that epochs
+    that were derived from it never decrease.
     """
     spec = observed.lease.spec if observed.lease is not None else LeaseSpec()
     if renewed_at is not None:
@@ -106,7 +113,11 @@ def next_action(
 def next_spec(
     action: Acquire | Renew, held: LeaseSpec, identity: str, now: datetime, timings: LeaseTimings
 ) -> LeaseSpec:
-    """The record to write for an action, after the `held` one; a renewal keeps the acquire time."""
+    """The spec to write for an action, renewed `now` and held by `identity`.
+
+    An acquisition begins now, with its number of transitions; a renewal keeps acquire time and
+    transitions of the `held` spec.
+    """
     duration = int(timings.lease_duration.total_seconds())
     match action:
         case Acquire(transitions):
@@ -131,7 +142,10 @@ def next_spec(
 
 
 def released_spec(held: LeaseSpec, now: datetime) -> LeaseSpec:
-    """The record of a released lease: without holder, expiring within a second."""
+    """The spec of a released lease: without holder, expiring within a second.
+
+    It keeps the transitions; acquire and renew time are `now`.
+    """
     at = format_micro_time(now)
     return LeaseSpec(
         lease_duration_seconds=1,
@@ -182,7 +196,7 @@ def lease_patch(lease: Lease, spec: LeaseSpec, annotations: Mapping[str, str] = 
 
 
 def new_lease(namespace: str, name: str, spec: LeaseSpec) -> Lease:
-    """The lease to create where there is none."""
+    """A Lease object with this spec, to be created where there is none."""
     return Lease(metadata=LeaseMeta(name=name, namespace=namespace), spec=spec)
 
 

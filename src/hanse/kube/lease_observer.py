@@ -52,7 +52,8 @@ class LeaseRecord(Struct, frozen=True):
     def expires(self) -> float:
         """The loop's time when its holder counts as silent unless the lease is renewed.
 
-        An unknown holder that was never seen to renew it has RECONNECT_TIME more.
+        That is after the lease's duration, at most `longest`. An unknown holder that was never seen
+        to renew it has RECONNECT_TIME more.
         """
         is_waited_for = self.state is HolderState.UNKNOWN and not self.renewals
         wait = RECONNECT_TIME if is_waited_for else 0.0
@@ -79,10 +80,13 @@ class LeaseObserver:
         self._unreachable = False
 
     def observe(self, lease: Lease, now: float, server_time: datetime | None = None) -> None:
-        """Record a lease and judge its holder.
+        """Record a lease and judge its holder; one with a new uid replaces the former of its name.
 
-        A first observation counts by its age on the server's clock, a later one by its renewal. A
-        renewal that is older than the one before comes from a restored backup: it proves nothing.
+        At first it is READY if it was renewed within its duration by `server_time`, else (or
+        without a `server_time`) UNKNOWN, or SILENT if it was deleted as that. A later renewal makes
+        it READY, for a holder in doubt only the second one; an unchanged spec changes no state. A
+        renewal that is older than the one before comes from a restored backup: UNKNOWN, or SILENT
+        as before.
         """
         name = (lease.metadata.namespace, lease.metadata.name)
         if lease.metadata.name == self._own and lease.written_at is not None:
@@ -145,7 +149,10 @@ class LeaseObserver:
         return tuple(judged_now)
 
     def forget(self, namespace: str, name: str, now: float) -> None:
-        """Forget a deleted lease: its holder is unknown, unless it was silent, which it stays."""
+        """Forget a deleted lease: its holder is unknown, unless it was silent, which it stays.
+
+        If the lease is made anew, `is_confirmed` waits for two renewals.
+        """
         record = self._records.pop((namespace, name), None)
         self._deleted.add((namespace, name))
         if record is not None and record.state is HolderState.SILENT:
@@ -154,7 +161,10 @@ class LeaseObserver:
             )
 
     def _forget_former(self, lease: Lease, now: float) -> None:
-        """Forget a lease of the same name and another uid, whose deletion was not reported."""
+        """Forget a lease of the same name and another uid, whose deletion was not reported.
+
+        Nothing if there is none.
+        """
         name = (lease.metadata.namespace, lease.metadata.name)
         known = self._records.get(name)
         former = known.observed.lease if known is not None else None
@@ -162,7 +172,7 @@ class LeaseObserver:
             self.forget(*name, now)
 
     def mark_relisted(self) -> None:
-        """Take no lease as confirmed until its second renewal.
+        """Take no known lease as confirmed until its second renewal from now.
 
         The server may have been restored to a state since the last renewal, and a holder may renew
         its lease once before it has repaired its objects there.
@@ -171,7 +181,7 @@ class LeaseObserver:
             self._records[name] = replace(record, unconfirmed=CONFIRMING_RENEWALS)
 
     def mark_unreachable(self) -> None:
-        """Stop expiring leases: renewals cannot be observed."""
+        """Expire no lease until `mark_reachable`: renewals cannot be observed."""
         self._unreachable = True
 
     def mark_reachable(self, now: float) -> None:
@@ -187,7 +197,7 @@ class LeaseObserver:
             self._records[name] = replace(record, observed=observed)
 
     def expire(self, now: float, unchanged_since: float | None = None) -> tuple[Name, ...]:
-        """Mark the holders of newly expired leases as silent; returns these leases.
+        """Mark the holders of newly expired leases as silent; returns the names of these leases.
 
         None expires while unreachable. With `unchanged_since`, only leases whose duration began at
         that time, as `mark_reachable` sets it.
@@ -208,7 +218,7 @@ class LeaseObserver:
 
     @property
     def next_expiry(self) -> float | None:
-        """When the next lease expires unless it is renewed; None if none can expire."""
+        """The loop's time when the next lease expires; None if none can, as while unreachable."""
         if self._unreachable:
             return None
         return min(
@@ -222,7 +232,10 @@ class LeaseObserver:
         return tuple(self._records)
 
     def state(self, namespace: str, name: str) -> HolderState:
-        """The state of a lease's holder; unknown for a lease that does not exist."""
+        """The state of a lease's holder; UNKNOWN for a lease that does not exist.
+
+        SILENT for one that was deleted while its holder was silent.
+        """
         record = self._records.get((namespace, name))
         return record.state if record is not None else HolderState.UNKNOWN
 
@@ -236,18 +249,22 @@ class LeaseObserver:
         return record is None or record.state is not HolderState.READY or not record.unconfirmed
 
     def acquired_version(self, namespace: str, name: str) -> int:
-        """With which resourceVersion a new lease was first seen to be held; 0 for any other."""
+        """The resourceVersion with which the acquisition of a new lease was first seen; else 0.
+
+        A lease is new until its holder has renewed it for NEW_SHARE of its duration.
+        """
         record = self._records.get((namespace, name))
         return record.acquired_version if record is not None else 0
 
     def is_outdated(self, namespace: str, name: str) -> bool | None:
         """Whether a lease was too old when it was first seen, and was never seen to change.
 
-        None if it does not exist. It is not too old if it is hardly older than our own was when we
-        first saw that: then we were away as long as its holder, or the server was restored. Nor if
-        our own had been acquired just before, which it is anew after a restore: its holder had no
-        time to renew it. Nor if it was written after our own by its version, whatever the server's
-        clock was set to. While our own is missing there is nothing to compare with: it is not yet.
+        None if it does not exist and never changed. Where there is an `own` lease, it is too old
+        only if, when ours was first seen, it was older than ours by at least MISSED_SHARE of its
+        duration; otherwise we were away as long as its holder, or the server was restored. It is
+        not too old if ours had been acquired just before, as it is anew after a restore, nor if its
+        resourceVersion is after that of ours. While ours is missing there is nothing to compare
+        with: False.
         """
         if (namespace, name) in self._changed:
             return False
@@ -271,10 +288,11 @@ class LeaseObserver:
 
 
 def _first_record(lease: Lease, now: float, server_time: datetime | None) -> LeaseRecord:
-    """The record of a lease that was never seen to change: ready if it was renewed in time.
+    """The record of a lease that was never seen to change: READY if it was renewed in time.
 
-    One that is too old is unknown and outdated; one whose age is not known is only unknown, also
-    as the server's clock was set back since it was written.
+    It has a holder then, and expires by its age. One that is too old, or has no holder, is UNKNOWN
+    and outdated since it was written. One whose age is not known is only UNKNOWN; so is one written
+    by more than its duration after `server_time`, since the server's clock was set back.
     """
     written, duration = lease.written_at, lease.spec.lease_duration_seconds
     age = None
@@ -288,7 +306,7 @@ def _first_record(lease: Lease, now: float, server_time: datetime | None) -> Lea
 
 
 def _state_after(lease: Lease, known: LeaseRecord) -> HolderState:
-    """The state of a holder after a renewal: READY, but in doubt as before until a second renewal.
+    """The state of a holder after a renewal: READY; one in doubt only after its second renewal.
 
     In doubt is one that was unknown, or whose Lease was restored from a backup: its repaired
     objects may arrive after its first renewal. A Lease that had no holder before is READY at once;
@@ -307,7 +325,8 @@ def _state_after(lease: Lease, known: LeaseRecord) -> HolderState:
 def _acquired_version(lease: Lease, known: LeaseRecord | None) -> int:
     """The version with which the acquisition of a lease was first seen; 0 if it is not new.
 
-    It is new until it was renewed for NEW_SHARE of its duration, by its holder's clock.
+    It is new until it was renewed for NEW_SHARE of its duration, by its holder's clock; never
+    without a holder.
     """
     acquired, renewed = lease.acquired, lease.renewed
     if not lease.spec.holder_identity or acquired is None or renewed is None:
@@ -324,7 +343,7 @@ def _acquired_version(lease: Lease, known: LeaseRecord | None) -> int:
 
 
 def _longest_duration(lease: Lease, known: LeaseRecord) -> float:
-    """How many seconds a lease lasts at most: one that lost its holder, as long as it was held.
+    """How many seconds a lease may last: infinite with a holder, else the duration of its last one.
 
     A restored server may have it as it was before its holder joined, with a long duration.
     """
@@ -335,7 +354,10 @@ def _longest_duration(lease: Lease, known: LeaseRecord) -> float:
 
 
 def _is_earlier(lease: Lease, known: Lease) -> bool:
-    """Whether a lease shows an earlier renewal of the same holder than the known one."""
+    """Whether a lease shows an earlier renewal of the same holder than the known one.
+
+    False if either has no renewal time.
+    """
     before, after = known.spec.renew_time, lease.spec.renew_time
     same = lease.spec.holder_identity == known.spec.holder_identity
     return same and before is not None and after is not None and after < before

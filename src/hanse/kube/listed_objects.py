@@ -18,7 +18,10 @@ class ListedObjects(Generic[K]):
     def __init__(
         self, listed: Listed[K], indexes: Sequence[Index[K]] = (), *, complete: bool = True
     ) -> None:
-        """Wrap a list; `complete` unless objects may exist that it does not have."""
+        """Wrap a list; `complete` unless objects may exist that it does not have.
+
+        `indexes` are those that `by` knows; each is computed when it is first asked for.
+        """
         self.synced = complete
         """Whether what is not in it does not exist."""
         self.version = 0
@@ -29,13 +32,15 @@ class ListedObjects(Generic[K]):
         self._by_index: dict[str, dict[str, list[K]]] = {}
 
     def get(self, namespace: str, name: str) -> K | None:
-        """The object of that name; None if the list has none."""
+        """The object of that name; None if the list has none, or it cannot be decoded."""
         return self._by_name.get((namespace, name))
 
     def all(self) -> Sequence[K]:
+        """The objects that could be decoded, in the order of the list."""
         return self._objects
 
     def in_namespace(self, namespace: str) -> Iterator[K]:
+        """The objects with exactly this namespace; with an empty one those that are in none."""
         return (one for one in self._objects if one.metadata.namespace == namespace)
 
     def by(self, index: str, value: str) -> Sequence[K]:
@@ -45,16 +50,17 @@ class ListedObjects(Generic[K]):
         return self._by_index[index].get(value, ())
 
     def unreadable_reason(self, namespace: str, name: str) -> str:
-        """Why an object cannot be decoded as its kind; empty where it can."""
+        """Why an object cannot be decoded as its kind; empty where it can, or is not listed."""
         found = (u.reason for u in self._unreadable if (u.namespace, u.name) == (namespace, name))
         return next(found, "")
 
     @cached_property
     def _by_name(self) -> dict[tuple[str, str], K]:
+        """The objects by namespace and name, computed at the first access."""
         return {(one.metadata.namespace, one.metadata.name): one for one in self._objects}
 
     def _group(self, index: Index[K] | None) -> dict[str, list[K]]:
-        """The objects by their values in an index; none without one."""
+        """The objects, in the order of the list, by their values in an index; empty for None."""
         found: dict[str, list[K]] = {}
         for one in self._objects if index is not None else ():
             for value in index.values(one) if index is not None else ():

@@ -34,7 +34,10 @@ class LoopConnector(aiohttp.TCPConnector):
         """Of the server that was connected last; None before, without TLS, or not verified."""
 
     async def _create_connection(self, *args: Any, **kwargs: Any) -> ResponseHandler:
-        """Connect, through a proxy if there is one, and keep the validity of the certificate."""
+        """Connect, through a proxy if there is one, and set `certificate` to the server's validity.
+
+        None replaces it without TLS, or if the certificate was not verified.
+        """
         connection = await super()._create_connection(*args, **kwargs)
         self.certificate = _certificate_of(connection)
         return connection
@@ -58,7 +61,10 @@ class LoopConnector(aiohttp.TCPConnector):
     async def _connect(
         self, address: Any, factory: Any, **kwargs: Any
     ) -> tuple[asyncio.Transport, Any]:
-        """Connect to one address by the loop's own sockets, with TCP keepalive."""
+        """Connect to one address by the loop's own sockets, with TCP keepalive.
+
+        A connection that fails or is cancelled meanwhile is aborted.
+        """
         family, _, _, _, (host, port, *_) = address
         connection: ResponseHandler = factory()
         try:
@@ -80,7 +86,7 @@ class _Connection(ResponseHandler):
     """
 
     def close(self) -> None:
-        """Cut the connection."""
+        """Abort the connection at once, without ending TLS."""
         self.abort()
 
 

@@ -12,7 +12,10 @@ class RepeatedTimeout:
     """
 
     def __init__(self, seconds: float | None) -> None:
-        """Of so many seconds each; with None only `expire` ends a wait."""
+        """Limit each wait, which is a `with` block of this object, to so many seconds.
+
+        With None only `expire` ends a wait.
+        """
         self._seconds = seconds
         self._deadline = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -21,7 +24,7 @@ class RepeatedTimeout:
         self._expired = False
 
     def __enter__(self) -> None:
-        """Begin a wait of the current task, limited to the seconds from now."""
+        """Begin a wait of the current task, which has the configured seconds from now."""
         task = self._waiting = asyncio.current_task()
         assert task is not None, "only a task waits"
         self._cancelling = task.cancelling()
@@ -34,7 +37,10 @@ class RepeatedTimeout:
     def __exit__(
         self, type_: type[BaseException] | None, error: object, traceback: TracebackType | None
     ) -> None:
-        """End the wait; the cancellation by which it expired is raised as TimeoutError."""
+        """End the wait; raises TimeoutError in place of the cancellation by which it expired.
+
+        Any other exception is passed on, also a cancellation of the task by somebody else.
+        """
         task, self._waiting = self._waiting, None
         if self._expired and task is not None:
             self._expired = False
@@ -42,18 +48,21 @@ class RepeatedTimeout:
                 raise TimeoutError
 
     def expire(self) -> None:
-        """End the present wait, if any, by TimeoutError."""
+        """End the present wait, if any: its task is cancelled, its block raises TimeoutError."""
         if self._waiting is not None and not self._expired:
             self._expired = True
             self._waiting.cancel()
 
     def close(self) -> None:
-        """Cancel the timer, after the last wait."""
+        """Cancel the timer; to be called after the last wait."""
         if self._timer is not None:
             self._timer.cancel()
 
     def _on_timer(self) -> None:
-        """Expire a wait that is overdue, or set the timer for the present one."""
+        """Expire the present wait if it is overdue, else set the timer anew to its deadline.
+
+        Between waits nothing: the next wait sets a timer.
+        """
         self._timer = None
         if self._waiting is None:
             return

@@ -27,7 +27,8 @@ JsonPatch = tuple[Wire, ...]
 def resource_path(kind: Kind, namespace: str = "", name: str = "", subresource: str = "") -> str:
     """The URL path of a collection, of its objects in one namespace, or of one object.
 
-    A namespace is left out for kinds that have none.
+    A namespace is left out for kinds that have none; an empty one means all. Namespace and name are
+    escaped.
     """
     parts = ["/apis", kind.group, kind.version] if kind.group else ["/api", kind.version]
     if kind.namespaced and namespace:
@@ -54,7 +55,7 @@ def read(kind: Kind, name: str, namespace: str = "") -> Request:
 def create(
     kind: Kind, namespace: str, body: Wire, *, field_manager: str, dry_run: bool = False
 ) -> Request:
-    """A POST request; with `dry_run` the server checks the object and stores nothing."""
+    """A POST request for a new object; with `dry_run` the server checks it and stores nothing."""
     query = _query(fieldManager=field_manager, dryRun="All" if dry_run else "")
     return Request("POST", resource_path(kind, namespace), query, msgspec.json.encode(body))
 
@@ -69,9 +70,10 @@ def patch(
     subresource: str = "",
     dry_run: bool = False,
 ) -> Request:
-    """A PATCH request; preconditions are the patch's metadata.uid and metadata.resourceVersion.
+    """A PATCH request: a JSON patch if `change` is a tuple of operations, else a merge patch.
 
-    Those of a JSON patch are its tests. Raises `ValueError` for an empty name.
+    Preconditions are metadata.uid and metadata.resourceVersion of a merge patch, and the `test`
+    operations of a JSON patch. Raises `ValueError` for an empty name.
     """
     return Request(
         "PATCH",
@@ -120,7 +122,10 @@ def list_page(
     limit: int = PAGE_SIZE,
     after: str = "",
 ) -> Request:
-    """A GET request for a page of a consistent list: no resourceVersion means the newest state."""
+    """A GET request for a page of a consistent list: no resourceVersion means the newest state.
+
+    `after` is the continue token of the page before; an empty namespace means all.
+    """
     query = _query(
         labelSelector=labels, fieldSelector=fields, limit=str(limit), **{"continue": after}
     )
@@ -136,7 +141,10 @@ def watch(
     after: str,
     timeout: timedelta,
 ) -> Request:
-    """A GET request that watches every change after a resourceVersion."""
+    """A GET request that watches every change after a resourceVersion, with bookmarks.
+
+    The server ends the watch after `timeout`, in whole seconds; an empty namespace means all.
+    """
     query = _watch_query(labels, fields, timeout) + _query(resourceVersion=after)
     return Request("GET", resource_path(kind, namespace), query)
 
@@ -144,7 +152,10 @@ def watch(
 def watch_list(
     kind: Kind, namespace: str = "", *, labels: str = "", fields: str = "", timeout: timedelta
 ) -> Request:
-    """A request for a WatchList: all objects as events, a bookmark that ends them, then changes."""
+    """A request for a WatchList: all objects as events, a bookmark that ends them, then changes.
+
+    The server ends the watch after `timeout`, in whole seconds; an empty namespace means all.
+    """
     query = _watch_query(labels, fields, timeout) + _query(
         sendInitialEvents="true", resourceVersionMatch="NotOlderThan"
     )
@@ -152,7 +163,10 @@ def watch_list(
 
 
 def _watch_query(labels: str, fields: str, timeout: timedelta) -> Query:
-    """The query of a watch with bookmarks; empty selectors are left out."""
+    """The query of a watch with bookmarks; empty selectors are left out.
+
+    The timeout is sent in whole seconds, rounded down.
+    """
     return _query(
         watch="true",
         allowWatchBookmarks="true",

@@ -33,6 +33,7 @@ class Notifier:
     """Wakes all waiting tasks each time `notify` is called."""
 
     def __init__(self) -> None:
+        """Nothing is notified yet: the counter `notified` is 0."""
         self.notified = 0
         self._next = asyncio.Event()
 
@@ -43,7 +44,7 @@ class Notifier:
         self._next = asyncio.Event()
 
     async def wait_for_more(self, notified: int) -> None:
-        """Wait until `notify` was called more often than this number of times."""
+        """Wait until the count of notifications differs from this one; at once if it does."""
         while self.notified == notified:
             await self._next.wait()
 
@@ -65,7 +66,10 @@ class RestMapper:
             self.changed.notify()
 
     def served_kind(self, kind: type[Object]) -> Kind:
-        """The kind in the version to request; its own version if discovery did not find it."""
+        """The kind in the version to request: its own if served, else the first served fallback.
+
+        Its own version if discovery did not find the kind, or has not run yet.
+        """
         found = self.served.resolve(kind) if self.served is not None else None
         return found or kind.kind
 

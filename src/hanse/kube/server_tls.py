@@ -15,7 +15,10 @@ class KeyPair(Struct, frozen=True):
 
 
 def server_context(issued: KeyPair) -> ssl.SSLContext:
-    """The TLS context of a server with a certificate, for TLS 1.2 and later."""
+    """The TLS context of a server with a certificate, for TLS 1.2 and later.
+
+    Raises `SSLError` if the certificate cannot be read or does not match its key.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     _load(context, issued)

@@ -64,6 +64,7 @@ class Store(Generic[K]):
         """Uids of objects that we deleted and whose deletion the watch has not reported."""
 
     def __len__(self) -> int:
+        """The number of stored objects."""
         return sum(len(objects) for objects in self._namespaces.values())
 
     def get(self, namespace: str, name: str) -> K | None:
@@ -71,9 +72,11 @@ class Store(Generic[K]):
         return self._namespaces.get(namespace, _NONE).get(name)
 
     def all(self) -> Iterator[K]:
+        """All stored objects, lazily, grouped by namespace."""
         return chain.from_iterable(objects.values() for objects in self._namespaces.values())
 
     def in_namespace(self, namespace: str) -> Iterator[K]:
+        """The stored objects with exactly this namespace; with an empty one those in none."""
         return iter(self._namespaces.get(namespace, _NONE).values())
 
     def by(self, index: str, value: str) -> Iterator[K]:
@@ -81,19 +84,20 @@ class Store(Generic[K]):
         return iter(_all_held(self._by_index.get(index, _NONE).get(value)))
 
     def unreadable_reason(self, namespace: str, name: str) -> str:
-        """Why an object cannot be decoded as its kind; empty where it can."""
+        """Why an object cannot be decoded as its kind; empty where it can, or is not known."""
         entry = self.unreadable.get((namespace, name)) if self.unreadable else None
         return entry.reason if entry is not None else ""
 
     def count(self, index: str, value: str) -> int:
-        """The number of objects under an index value."""
+        """The number of objects under an index value; 0 if there is no such index."""
         return len(_all_held(self._by_index.get(index, _NONE).get(value)))
 
     def apply_event(self, event: WatchEvent[K]) -> Iterable[StoreChange[K]]:
-        """Apply an event of the watch and return the changes it makes.
+        """Apply an event of the watch and return the changes it makes, () if none.
 
-        The last version stays of an object that cannot be decoded, and all objects stay after
-        `Interrupted` and `NotServed`.
+        A version that is not newer than the stored one changes nothing, unless a list shows that
+        the server was restored. The last version stays of an object that cannot be decoded, and all
+        objects stay after `Interrupted` and `NotServed`.
         """
         match event:
             case Listed(objects, resource_version, unreadable, restored):
@@ -123,7 +127,7 @@ class Store(Generic[K]):
                 assert_never(event)
 
     def put(self, obj: K) -> tuple[StoreChange[K], ...]:
-        """Store the response to our own write, unless the watch has reported a newer version.
+        """Store the response to our own write, unless the same or a newer version is stored.
 
         Returns the change, or () if nothing was stored: an object that is absent although the watch
         is past its version was deleted again.
@@ -164,14 +168,14 @@ class Store(Generic[K]):
     def mark_deleting(self, obj: K) -> None:
         """Mark an object, which stays stored, as deleted by us until the watch reports that.
 
-        Nothing if another object of its name is stored.
+        Nothing if it is not stored, or another object has its name.
         """
         known = self.get(obj.metadata.namespace, obj.metadata.name)
         if known is not None and known.metadata.uid == obj.metadata.uid:
             self._deleting.add(obj.metadata.uid)
 
     def is_deleting(self, obj: K) -> bool:
-        """Whether we deleted an object and the watch has not reported it yet."""
+        """Whether `mark_deleting` marked an object, and the watch has not reported its deletion."""
         return obj.metadata.uid in self._deleting
 
     def forget(self, obj: K) -> tuple[StoreChange[K], ...]:
@@ -214,9 +218,9 @@ class Store(Generic[K]):
     ) -> list[StoreChange[K]]:
         """Replace the content with a full list and return the changes; marks the store as synced.
 
-        A list older than the store, or `restored`, overrules newer objects; otherwise objects
-        newer than the list stay. One that lacks what was written at its own version is of another
-        history, too.
+        Objects newer than the list stay. It overrules them if it is of another history, which
+        `rewinds` counts: if it is `restored` or older than the store, has an object older than the
+        stored one, or lacks one that was written at its own version.
         """
         as_of = parse_version(resource_version)
         listed = {_object_name(o) for o in objects}
@@ -270,7 +274,10 @@ class Store(Generic[K]):
         return (StoreChange(before, obj, live=False),)
 
     def _set_object(self, name: Name, before: K | None, after: K | None) -> None:
-        """Replace `before` by `after` in the store and its indexes; None is an absent object."""
+        """Replace `before` by `after` in the store and its indexes; None is an absent object.
+
+        A new object has its metadata interned, and its name no longer counts as unreadable.
+        """
         if after is not None:
             intern_metadata(after.metadata)
             name = _object_name(after)
@@ -340,7 +347,10 @@ def parse_version(resource_version: str) -> int:
 
 
 def intern_metadata(meta: Meta) -> None:
-    """Intern names, labels and annotations of metadata in place, a third of a store's memory."""
+    """Intern names, labels and annotations of metadata in place, which saves memory.
+
+    Not annotation values longer than MAX_INTERNED_LENGTH, and `SharedLabels`, which are already.
+    """
     force_setattr(meta, "name", intern(meta.name))
     force_setattr(meta, "namespace", intern(meta.namespace))
     if meta.labels and not isinstance(meta.labels, SharedLabels):

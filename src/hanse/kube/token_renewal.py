@@ -60,11 +60,11 @@ class TokenStore(Protocol):
     """Stores a kubeconfig with a token; failures are raised as `KubeError`."""
 
     async def token(self) -> str:
-        """The stored token, read anew at each call."""
+        """The stored token, read anew at each call, empty without one; raises `KubeError`."""
         ...
 
     async def store_token(self, token: str) -> None:
-        """Replace the token; all else stays."""
+        """Replace the stored token; all else in the kubeconfig stays. Raises `KubeError`."""
         ...
 
 
@@ -72,16 +72,23 @@ class FileTokenStore:
     """A kubeconfig file; one that a kubelet mounts is read-only and updated by the kubelet."""
 
     def __init__(self, file: Path, context: str = "") -> None:
+        """The token of a context, by default the current one, of a file; nothing is read yet."""
         self._file = file
         self._context = context
 
     async def token(self) -> str:
-        """Read the kubeconfig file and return its inline token; may raise BadCredentials."""
+        """Read the kubeconfig file and return its inline token, empty without one.
+
+        Raises `BadCredentials` if it cannot be read, or names files or programs.
+        """
         text = read_file(self._file, "kubeconfig")
         return _inline_token(text, str(self._file), self._context)
 
     async def store_token(self, token: str) -> None:
-        """Replace the inline token in the kubeconfig file; raises BadCredentials if it cannot."""
+        """Replace the inline token in the kubeconfig file, wherever it occurs, in one step.
+
+        Raises `BadCredentials` if there is none, or the file cannot be read or written.
+        """
         text = read_file(self._file, "kubeconfig")
         current = _inline_token(text, str(self._file), self._context)
         try:
@@ -102,7 +109,7 @@ class SecretTokenStore:
         self._key = key
 
     async def token(self) -> str:
-        """Read the Secret live and return the inline token of the kubeconfig in it.
+        """Read the Secret live and return the inline token of its kubeconfig, empty without one.
 
         Raises `BadCredentials` for a kubeconfig that names files or programs, and `KubeError` of
         the read.
@@ -222,7 +229,7 @@ class TokenRenewer:
         return claims.expires - claims.issued
 
     def _remaining_lifetime(self, token: str) -> timedelta:
-        """The time until a token of our account expires.
+        """The time until a token of our account expires, negative if it has.
 
         `timedelta.min` if it is another's or has no end.
         """

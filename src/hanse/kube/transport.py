@@ -27,7 +27,7 @@ class Request(Struct, frozen=True):
 
     @property
     def target(self) -> str:
-        """Path and query, as in the request line."""
+        """Path and URL-encoded query, as in the request line."""
         return f"{self.path}?{urlencode(self.query)}" if self.query else self.path
 
 
@@ -64,4 +64,6 @@ class Transport(Protocol):
         """Open a watch and yield the lines of its body; raises an error for any status but 200."""
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Close all connections; open watches break."""
+        ...

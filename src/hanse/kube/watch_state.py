@@ -85,7 +85,7 @@ class OpenWatch(Struct):
 
     @property
     def seconds(self) -> float:
-        """How long it has been open."""
+        """How many seconds it has been open."""
         return asyncio.get_running_loop().time() - self.opened_at
 
     @property
@@ -109,8 +109,8 @@ def before_last(position: Resume) -> Resume:
 async def skip_last(events: AsyncIterator[DecodedEvent[K]], position: Resume) -> Resume:
     """Take the last change off a watch, and return the position after it.
 
-    Raises `Restored` if another change is sent, `NotReplayed` if none is, and Unreachable if the
-    stream ends before.
+    Raises `Restored` if the first event is another, `NotReplayed` if none comes within 10 s, and
+    `Unreachable` if the stream ends before.
     """
     try:
         async with asyncio.timeout(_REPLAYED_WITHIN):

@@ -80,7 +80,7 @@ async def list_and_watch(
     random: Random,
     before_relist: BeforeRelist | None = None,
 ) -> AsyncGenerator[WatchEvent[K], None]:
-    """List a kind and then watch it, for as long as the caller iterates.
+    """List a kind and then watch it, for as long as the caller iterates; errors are retried.
 
     A kind that is not served gives one `NotServed`. An outage is reported once, by `Interrupted`,
     and again when the server begins to refuse us, or does not any more; its end by `Progress`,
@@ -181,9 +181,9 @@ class _Watcher(Generic[K]):
         return changed
 
     async def wait_for_kind(self, notified: int) -> None:
-        """Wait until a later discovery names the kind; at most for a backoff.
+        """Wait until a discovery after the count `notified` names the kind; at most for a backoff.
 
-        That is long if discovery rules the kind out.
+        That is longer if discovery rules the kind out.
         """
         mapper = self._client.rest_mapper
         backoff = RULED_OUT_BACKOFF if mapper.rules_out(self._kind) else NOT_SERVED_BACKOFF
@@ -197,7 +197,8 @@ class _Watcher(Generic[K]):
     def restart(self, error: Gone) -> timedelta:
         """Have the next run list anew after an expired version; returns the wait, 0 at first.
 
-        If only the last change has expired, which the server is to send again, it resumes after it.
+        If it had expired only because the watch began with the last change (`replayed_for`), the
+        next run resumes after that change instead; not after `Restored` or `NotReplayed`.
         """
         before, is_doubtful = self._position, isinstance(error, Restored | NotReplayed)
         if isinstance(before, Resume) and before.replayed_for and not is_doubtful:
@@ -213,11 +214,18 @@ class _Watcher(Generic[K]):
         return pause or timedelta(0)
 
     def keeps_expiring(self) -> bool:
-        """Whether every list expires before it can be watched, which counts as an outage."""
+        """Whether more than _MAX_EXPIRIES lists in a row expired before they could be watched.
+
+        That counts as an outage.
+        """
         return self._failures.expiries > _MAX_EXPIRIES
 
     def record_failure(self, error: KubeError) -> timedelta:
-        """Record a failure; returns the wait, 0 after a watch that worked. A resume is verified."""
+        """Record a failure and return how long to wait, 0 for the first failure of an open watch.
+
+        First means since a watch worked. If the next run resumes, it first verifies that the server
+        was not restored.
+        """
         self._mark_unverified()
         self._reset_if_working()
         failures = self._failures
@@ -231,9 +239,9 @@ class _Watcher(Generic[K]):
         return pause
 
     async def wait_to_retry(self, error: KubeError, pause: timedelta, recoveries: int) -> None:
-        """Wait for a pause; where there was no answer, only until another watch is up again.
+        """Wait for a pause; after `Unreachable` only until another watch of the client is up again.
 
-        That is, until there were more than these recoveries.
+        That is, until the client has counted more than so many `recoveries`.
         """
         if not isinstance(error, Unreachable):
             await asyncio.sleep(pause.total_seconds())
@@ -243,7 +251,7 @@ class _Watcher(Generic[K]):
                 await self._client.recovered.wait_for_more(recoveries)
 
     def _attempts_before(self, error: KubeError) -> int:
-        """How many attempts failed before this error; of 401 and 403 only those in a row.
+        """How many attempts failed before this error; for 401 and 403 how many of these in a row.
 
         The latter are counted here, and any other error resets their count.
         """
@@ -254,11 +262,12 @@ class _Watcher(Generic[K]):
         return self._failures.refusals - 1
 
     def begin_outage(self, error: KubeError, pause: timedelta) -> bool:
-        """Record an outage that begins or changes its sort, and list next; whether to report it.
+        """Record an outage that begins, or becomes or ceases to be a refusal; True if it is one.
 
-        The server may come back from a backup with a version past the last observed one, so that
-        resuming could not detect it. A server that answers, if only by errors, is no outage for
-        `_TOLERATED` seconds: an overloaded one refuses single requests.
+        It is to be reported then, and the next run lists: the server may come back from a backup
+        with a version past the last observed one, so that resuming could not detect it. An error
+        without a pause is no outage, nor are errors of the server itself for `_TOLERATED` seconds:
+        an overloaded one refuses single requests.
         """
         interrupted = self._availability is Availability.INTERRUPTED
         refusal = type(error) if isinstance(error, Forbidden | BadCredentials) else None
@@ -273,8 +282,8 @@ class _Watcher(Generic[K]):
     def _is_tolerated(self, error: KubeError, pause: timedelta) -> bool:
         """Whether an error does not count as an outage yet: the server itself refused one request.
 
-        Such errors may last `_TOLERATED` seconds, with the pause; since when they do is kept, and
-        forgotten with any other.
+        Such errors may last `_TOLERATED` seconds, including the pause. The time of the first is
+        kept, until there is an error of another kind.
         """
         if not is_transient(error):
             self._failures.since = None
@@ -312,7 +321,10 @@ class _Watcher(Generic[K]):
         return replace(listed, restored=restored)
 
     def _mark_unverified(self) -> None:
-        """Have the next attempt verify, before it resumes, that the server was not restored."""
+        """Have the next attempt verify, before it resumes, that the server was not restored.
+
+        Nothing if it lists.
+        """
         if isinstance(self._position, Resume):
             self._position = replace(self._position, unverified=True)
 
@@ -352,8 +364,8 @@ class _Watcher(Generic[K]):
     ) -> AsyncGenerator[WatchEvent[K], None]:
         """The events of a watch; without a version to resume at, first the list as one event.
 
-        After an interruption a `Progress` precedes them. Raises Unreachable if the stream ends
-        within the list.
+        After an interruption a `Progress` precedes the changes. Raises `Unreachable` if the stream
+        ends within the list, `Restored` or `NotReplayed` if the server lacks what was observed.
         """
         events = self._decode_events(lines, seconds + GRACE.total_seconds())
         async with aclosing(events):
@@ -417,9 +429,9 @@ class _Watcher(Generic[K]):
         return interrupted
 
     def _check_end(self, timeout: float) -> None:
-        """Handle a clean end; an early one marks the server as perhaps restored.
+        """Handle a clean end; one before the timeout marks the server as perhaps restored.
 
-        Raises Unreachable if the watch ended as soon as it began.
+        Raises `Unreachable` if the watch had no event and was open for less than 10 s.
         """
         assert self._open_watch is not None, "it was open"
         if self._open_watch.seconds < timeout - 1:
@@ -428,7 +440,7 @@ class _Watcher(Generic[K]):
             raise Unreachable("the watch ended as soon as it began")
 
     def _reset_if_working(self) -> bool:
-        """Whether the last watch worked; if so, resets the count of failures."""
+        """Whether the last watch had an event or was open for 10 s; then resets the failures."""
         worked = self._open_watch is not None and self._open_watch.works
         if worked:
             self._failures = Failures()

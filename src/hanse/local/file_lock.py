@@ -15,9 +15,10 @@ class LockHeld(Exception):
 
 
 def lock_file(path: Path) -> TextIO:
-    """Create and lock a file, until it is closed, and write our pid into it.
+    """Create and lock a file, until it is closed, and replace its content by our pid.
 
-    Does not wait: raises `LockHeld`, with the pid of the holder, if it is locked.
+    Does not wait: if it is locked, raises `LockHeld` with the holder's pid, or with `unknown` if
+    the file is empty.
     """
     lock = path.open("a+")
     try:

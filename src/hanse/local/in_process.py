@@ -22,12 +22,12 @@ class InProcessTransport:
         self._user = user
 
     async def send(self, request: Request) -> Response:
-        """Send to the server in this process as the fixed user."""
+        """Send to the server in this process as the fixed user; its errors are responses."""
         return client_response(await self._server.send(request, self._user))
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Stream from the server as the fixed user; a `StatusError` becomes a client error."""
+        """Stream from the server as the fixed user; a `StatusError` is raised as a client error."""
         try:
             async with self._server.stream(request, self._user) as lines:
                 yield lines
@@ -59,7 +59,11 @@ class UrlTransport:
         self._directory = directory
 
     async def send(self, request: Request) -> Response:
-        """Authenticate, then send in process; a `StatusError` becomes its response."""
+        """Authenticate, then send in process; a `StatusError` becomes its response.
+
+        Rejected credentials are renewed once. Raises `Unreachable` if nothing is served at the URL,
+        and `Untrusted` if its CA is another than the credentials have.
+        """
         try:
             api, user = await self._authenticated()
             return client_response(await api.send(request, user))
@@ -68,7 +72,11 @@ class UrlTransport:
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Authenticate, then stream in process; a `StatusError` becomes a client error."""
+        """Authenticate, then stream in process; a `StatusError` is raised as a client error.
+
+        Rejected credentials are renewed once. Raises `Unreachable` if nothing is served at the URL,
+        and `Untrusted` if its CA is another than the credentials have.
+        """
         try:
             api, user = await self._authenticated()
             async with api.stream(request, user) as lines:

@@ -21,7 +21,10 @@ class Context(Struct, frozen=True):
 
 
 def kubeconfig(contexts: Sequence[Context]) -> dict[str, Any]:
-    """The content of a kubeconfig: a context named after each cluster, the first is current."""
+    """The content of a kubeconfig: a context named after each cluster, the first is current.
+
+    Without contexts, `current-context` is empty. The users are named `USER@CLUSTER`.
+    """
     return {
         "apiVersion": "v1",
         "kind": "Config",
@@ -40,7 +43,7 @@ def kubeconfig(contexts: Sequence[Context]) -> dict[str, Any]:
 
 
 def write_kubeconfig(path: Path, contexts: Sequence[Context]) -> None:
-    """Write the kubeconfig of these contexts atomically, with mode 0600 from the start."""
+    """Replace a file atomically by the kubeconfig of these contexts; its mode is always 0600."""
     write_private_file(path, yaml.safe_dump(kubeconfig(contexts), sort_keys=False).encode())
 
 
@@ -65,12 +68,16 @@ def write_private_file(path: Path, content: bytes) -> None:
 
 
 def _cluster_entry(access: ClientConfig) -> dict[str, str]:
+    """The `server` URL of a kubeconfig's cluster, and its CA certificate in base64."""
     authority = _base64(access.endpoint.ca)
     return {"server": access.endpoint.url, "certificate-authority-data": authority}
 
 
 def _user_entry(identity: Identity) -> dict[str, str]:
-    """The token, certificate and key of an identity, as far as it has them."""
+    """The token, certificate and key of an identity, as kubeconfig fields; empty ones are left out.
+
+    Certificate and key are in base64.
+    """
     fields = {
         "token": identity.token,
         "client-certificate-data": _base64(identity.certificate),

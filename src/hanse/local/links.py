@@ -41,11 +41,11 @@ class Links:
         return self._links.setdefault((source, target), Link(source, target))
 
     def transport(self, source: str, target: str, inner: Transport) -> "LinkedTransport":
-        """Wrap a transport so that the link can be cut."""
+        """Wrap a transport: it raises `Unreachable` while the link in this direction is cut."""
         return LinkedTransport(self.link(source, target), inner)
 
     def cut(self, one: str, other: str) -> None:
-        """Fail all requests between the two, and end open watches."""
+        """Cut both links between the two: requests fail until `heal`, and open watches end."""
         for link in self._both_directions(one, other):
             link.cut = True
             link.break_watches()
@@ -56,7 +56,7 @@ class Links:
             link.cut = False
 
     def heal_all(self) -> None:
-        """Undo all cuts."""
+        """Undo all cuts; watches that they ended stay ended."""
         for link in self._links.values():
             link.cut = False
 
@@ -67,6 +67,7 @@ class Links:
         return sorted({(one, other) for one, other in pairs})
 
     def _both_directions(self, one: str, other: str) -> tuple[Link, Link]:
+        """The links from one to the other and back; they are created if they do not exist."""
         return self.link(one, other), self.link(other, one)
 
 
@@ -80,7 +81,8 @@ class LinkedTransport:
     async def send(self, request: Request) -> Response:
         """Send, or raise `Unreachable` if the link is cut.
 
-        If it is cut meanwhile it raises, too, although the server got the request.
+        If the link is cut when the response arrives it raises, too, although the server has handled
+        the request.
         """
         if self._link.cut:
             raise self._link.error
@@ -91,7 +93,11 @@ class LinkedTransport:
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Stream, or raise `Unreachable` if the link is cut; a later cut breaks the open stream."""
+        """Stream, or raise `Unreachable` if the link is cut.
+
+        Reading from the open stream raises `Unreachable` once the link is cut or its watches are
+        broken.
+        """
         if self._link.cut:
             raise self._link.error
         broken = self._link.broken
@@ -109,7 +115,10 @@ class LinkedTransport:
 async def read_until_broken(
     lines: AsyncIterator[bytes], broken: asyncio.Event
 ) -> AsyncGenerator[bytes, None]:
-    """Yield lines until they end; raise `Unreachable` once the event is set."""
+    """Yield lines until they end; raise `Unreachable` once the event is set.
+
+    If the next line is there as well, it comes first.
+    """
     breaking = asyncio.ensure_future(broken.wait())
     try:
         while (line := await _next_line(breaking, lines)) is not None:
@@ -121,7 +130,7 @@ async def read_until_broken(
 async def _next_line(breaking: "asyncio.Future[Any]", lines: AsyncIterator[bytes]) -> bytes | None:
     """The next line, None at the end; raises `Unreachable` if `breaking` ends first.
 
-    Cancelling also cancels the read.
+    The read is cancelled then, and if this is cancelled.
     """
     reading: asyncio.Future[bytes | None] = asyncio.ensure_future(anext(lines, None))
     either: set[asyncio.Future[Any]] = {reading, breaking}

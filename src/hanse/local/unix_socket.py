@@ -31,7 +31,11 @@ def private_listener(path: Path) -> socket.socket:
 
 @contextmanager
 def socket_address(path: Path) -> Iterator[str]:
-    """An address for the path that is short enough for a Unix socket; valid within the block."""
+    """An address for the path that is short enough for a Unix socket; valid within the block.
+
+    The path itself if it has at most 100 bytes; else one below `/proc/self/fd`, for which the
+    folder is opened, which raises `OSError` if it does not exist.
+    """
     if len(os.fsencode(path)) <= _MAX_ADDRESS_LENGTH:
         yield str(path)
         return

@@ -112,9 +112,10 @@ def accepted(policy: AcceptancePolicySpec, received: Received, origin: str) -> J
 
 
 def read_policy(where: ClusterId, snapshot: Snapshot) -> AcceptancePolicySpec | None:
-    """The policy of a cluster, or the defaults; None until it is known whether there is one.
+    """The spec of a cluster's AcceptancePolicy DEFAULT_POLICY, or the defaults if it has none.
 
-    Of a policy that cannot be decoded the last version that could counts, or the defaults.
+    None until it is known whether there is one. Of a policy that cannot be decoded the last version
+    that could counts, or the defaults.
     """
     if not snapshot.listed_or_unserved(where, AcceptancePolicy):
         return None
@@ -123,7 +124,7 @@ def read_policy(where: ClusterId, snapshot: Snapshot) -> AcceptancePolicySpec | 
 
 
 def matches_any(name: str, patterns: tuple[str, ...]) -> bool:
-    """Whether a name matches a pattern, in which `*` stands for any characters."""
+    """Whether a whole name matches a shell pattern, in which `*` stands for any characters."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
@@ -155,7 +156,8 @@ def _workload_refusals(
 def _namespace_refusals(rules: WorkloadAcceptance, received: Workload) -> Iterator[Refused]:
     """One refusal at most: a reserved namespace, a missing one, or one that is not selected.
 
-    A missing one is taken if the policy creates namespaces, one that we created in any case.
+    A missing one is taken if the policy creates namespaces; one that Hanse created need not be
+    selected.
     """
     name = received.namespace
     if matches_any(name, (*RESERVED_NAMESPACES, *received.reserved)):
@@ -169,7 +171,10 @@ def _namespace_refusals(rules: WorkloadAcceptance, received: Workload) -> Iterat
 
 
 def _unselected_reason(rules: WorkloadAcceptance, name: str) -> str:
-    """Why a namespace is not selected, with the command that changes that where it is simple."""
+    """Why a namespace is not selected, with the command that labels it so that it is.
+
+    Without a command if the selector has expressions or no labels.
+    """
     labels = [f"{key}={value}" for key, value in sorted(rules.namespaces.match_labels.items())]
     if rules.namespaces.match_expressions or not labels:
         return f"namespace {name} is not selected"
@@ -178,7 +183,11 @@ def _unselected_reason(rules: WorkloadAcceptance, name: str) -> str:
 
 
 def _kind_refusals(rules: WorkloadAcceptance, received: Workload) -> Iterator[Refused]:
-    """A refusal for each kind of the workload's objects, but ServiceAccount, that is not listed."""
+    """A refusal for each kind, sorted, of the workload's objects that the policy does not list.
+
+    The objects are the StatefulSet, those carried with it but ServiceAccounts, and the governing
+    Service.
+    """
     kinds = {StatefulSet.kind.name, *(kind for kind, _ in received.carried)}
     kinds.discard(ServiceAccount.kind.name)
     if received.service is not None:

@@ -32,19 +32,25 @@ def is_address(text: str) -> bool:
 
 
 def is_loopback_host(host: str) -> bool:
-    """Whether a host is a loopback address or `localhost`; other names are not looked up."""
+    """Whether a host is a loopback address or `localhost`; False for other names, not looked up."""
     return ip_address(host).is_loopback if is_address(host) else host == "localhost"
 
 
 def reached_addresses(address: Address) -> tuple[Address, ...]:
-    """The address, and the IPv4 addresses that packets to it reach by a standard translation."""
+    """The address, and the IPv4 addresses that packets to it reach by a standard translation.
+
+    An IPv4 address reaches itself alone.
+    """
     if isinstance(address, IPv4Address):
         return (address,)
     return (address, *dict.fromkeys(_embedded(address)))
 
 
 def possible_targets(address: Address) -> tuple[Address, ...]:
-    """`reached_addresses`, and the IPv4 addresses if any prefix of it were a NAT64 prefix."""
+    """`reached_addresses`, and the IPv4 addresses if any prefix of it were a NAT64 prefix.
+
+    Each is named once; an IPv4 address reaches itself alone.
+    """
     if isinstance(address, IPv4Address):
         return (address,)
     guessed = (_by_nat64(address, length) for length in _NAT64_LENGTHS)
@@ -65,9 +71,10 @@ def is_routable(text: str) -> bool:
 
 
 def _embedded(address: IPv6Address) -> Iterator[IPv4Address]:
-    """The IPv4 addresses inside an address of a standard translation or tunnel.
+    """The IPv4 addresses inside an address of a standard translation or tunnel; some come twice.
 
-    By prefix: IPv4-mapped and NAT64, 6to4, Teredo and ISATAP; none for any other address.
+    By prefix: IPv4-compatible, -mapped and -translated, NAT64, 6to4, Teredo and ISATAP; none for
+    any other address.
     """
     number = int(address)
     if number > 1 and any(address in prefix for prefix in _LAST_32_BITS):

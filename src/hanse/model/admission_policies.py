@@ -45,10 +45,11 @@ def policy_manifests(rules: Iterable[WriteRule], scope: PolicyScope) -> tuple[Ma
 
 
 def _policy(rule: WriteRule, scope: PolicyScope) -> Manifest:
-    """The policy that holds requests for a rule's resource to its requirements.
+    """The optional policy that holds requests for a rule's resource to its requirements.
 
-    These include, but for tokens, that metadata which others act on is kept. Unless the rule is for
-    anybody, only requests of the scope's ServiceAccounts are held to it.
+    These include, but for tokens, those on metadata (`metadata_requirements`). Unless the rule is
+    for anybody, only requests of the scope's ServiceAccounts are held to it. A rule with params
+    restricts it to the rule's namespace here; the binding does so in any case.
     """
     requirements = (*rule.requirements, *metadata_requirements(rule.sets))
     if rule.subresource == "token":
@@ -81,7 +82,10 @@ def _policy(rule: WriteRule, scope: PolicyScope) -> Manifest:
 
 
 def _account_expression(rule: WriteRule, scope: PolicyScope) -> str:
-    """CEL: whether the request is by a ServiceAccount that a rule restricts, by name prefixes."""
+    """CEL: whether the requester is a ServiceAccount whose name begins with a prefix of the scope.
+
+    The prefixes in `home_accounts` count only for a rule in HOME.
+    """
     at_home = scope.home_accounts if rule.namespace == HOME else ()
     return " || ".join(
         f"request.userInfo.username.startsWith('system:serviceaccount:{start}')"

@@ -40,7 +40,10 @@ class AffinityRule(Struct, frozen=True):
 
 
 def parse_affinity(text: str) -> AffinityRule | None:
-    """The rule in an annotation's value, such as `remote` or `local:50`; None if it is invalid."""
+    """The rule in an annotation's value, such as `remote` or `local:50`; None if it is invalid.
+
+    The percentage is 0 to 100; `none` takes none.
+    """
     name, colon, percentage = text.partition(":")
     mode = next((mode for mode in MODES if mode == name), None)
     if mode is None or (colon and mode == "none"):
@@ -52,7 +55,10 @@ def parse_affinity(text: str) -> AffinityRule | None:
 
 
 def format_affinity(rule: AffinityRule) -> str:
-    """The rule as a text: the preferred side, and how many of its endpoints have to be ready."""
+    """The rule as a text for people: the preferred side, and how many endpoints have to be ready.
+
+    For mode `none`: that all endpoints are alike.
+    """
     if rule.mode == "none":
         return "none: all endpoints alike"
     side = "its own endpoints" if rule.mode == "local" else "those of other clusters"
@@ -94,7 +100,7 @@ def preferred_side_of(
 
 
 def with_zone_hint(endpoint: Endpoint) -> Endpoint:
-    """The endpoint with a hint for its zone, if it has one.
+    """The endpoint with its zone as its only hint; unchanged if it has no zone.
 
     A proxy ignores hints unless all endpoints of a Service have them.
     """

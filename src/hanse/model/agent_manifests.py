@@ -71,7 +71,11 @@ def rights_by_feature(
 
 
 def _leases(feature: str, cluster: ClusterId, system: str) -> list[tuple[str, str]]:
-    """Namespace and name of the Leases that a feature holds in its own cluster; most have none."""
+    """Namespace and name of the Leases that a feature holds in its own cluster.
+
+    For `membership` the one named like the cluster, in the federation's namespace; for `networks`
+    all SLOT_LEASES, in the agent's namespace; none for other features.
+    """
     match feature:
         case "membership":
             return [(SYSTEM, cluster)]
@@ -82,9 +86,9 @@ def _leases(feature: str, cluster: ClusterId, system: str) -> list[tuple[str, st
 
 
 def base_manifests(rights: Sequence[Right], features: str) -> tuple[Manifest, ...]:
-    """The objects that every agent has: its namespace, its ServiceAccount, and its base rights.
+    """The objects that every agent has: namespace, ServiceAccount, and bound roles of these rights.
 
-    The account says which features it has rights for, parted by commas.
+    The account's annotation `hanse.dev/features` is `features`, a comma-separated list.
     """
     return (
         namespace(SYSTEM_NAMESPACE),
@@ -114,7 +118,10 @@ def feature_manifests(feature: str, rights: Sequence[Right]) -> tuple[Manifest, 
 
 
 def agent_manifests(watches: WatchesByFeature, cluster: ClusterId) -> tuple[Manifest, ...]:
-    """All objects of an agent in its own cluster, with the rights of these features."""
+    """The namespaces, ServiceAccount, roles and bindings of an agent in its own cluster.
+
+    They are for the features that `watches` names; there is no Deployment among them.
+    """
     rights = rights_by_feature(watches, cluster)
     features = {name: granted for name, granted in rights.items() if name != BASE}
     names = sorted({n for granted in features.values() for n in feature_namespaces(granted)})
@@ -145,7 +152,7 @@ def outdated_manifests(
 
 
 def role_name(feature: str) -> str:
-    """The name of a feature's roles and bindings."""
+    """The name of a feature's roles and bindings: `hanse-agent-<feature>`, or AGENT for BASE."""
     return AGENT if feature == BASE else f"{AGENT}-{feature}"
 
 

@@ -52,7 +52,10 @@ class LostConnection(Struct, frozen=True):
 def refused_resources(
     state: ClusterState | None, heartbeat: HeartbeatState | None
 ) -> tuple[str, ...]:
-    """What a broker that answers does not let the agent use: watched kinds, or its Lease."""
+    """What a broker that answers does not let the agent use: watched kinds that it may not read.
+
+    Without such kinds `leases`, if the agent may not renew its Lease; else empty.
+    """
     if state is not None and state.forbidden:
         return state.forbidden
     return (Lease.kind.plural,) if heartbeat is not None and heartbeat.forbidden else ()
@@ -63,7 +66,8 @@ def report_annotations(
 ) -> dict[str, str]:
     """The annotation of an agent's Lease: why, since when and for what the broker fails it.
 
-    Its value is empty, which removes it, while the broker works for this agent or there is none.
+    Its value is empty, which removes it, while the broker works for this agent, there is none, or
+    it is not known since when it fails.
     """
     lost = _lost_connection(state, heartbeat)
     if lost is None or lost.since is None:
@@ -78,7 +82,8 @@ def _lost_connection(
     """Why the broker does not work for this agent; None if it does.
 
     Rejected credentials come first, then kinds that it may not read, then a Lease that is not
-    renewed; None also if only that is not known, as no renewal was tried yet.
+    renewed, as forbidden or else disconnected. None also if there is no other fault, and no renewal
+    was tried yet.
     """
     if heartbeat is not None and heartbeat.rejected:
         return LostConnection(REJECTED, heartbeat.since)

@@ -18,7 +18,10 @@ def policy_peers(spec: Wire) -> Iterator[tuple[str, Wire]]:
 
 
 def service_peers(spec: Wire) -> Iterator[tuple[str, Wire]]:
-    """Every entry of toServices in egress rules, with its path in the spec."""
+    """Every entry of toServices in egress rules, with its path in the spec.
+
+    What is no list of objects is skipped.
+    """
     for index, rule in _each(spec.get("egress")):
         for number, peer in _each(rule.get("toServices")):
             yield f"egress[{index}].toServices[{number}]", peer
@@ -38,7 +41,7 @@ def policy_subjects(spec: Wire) -> Iterator[tuple[str, Wire]]:
 
 
 def named_groups(spec: Wire) -> Iterator[tuple[str, str]]:
-    """The group that a peer or a subject names, with its path in the spec."""
+    """The path of field `group` and the name in it, for each peer and subject that has one."""
     for path, one in (*policy_peers(spec), *policy_subjects(spec)):
         name = one.get("group")
         if isinstance(name, str) and name:

@@ -21,15 +21,19 @@ def accounts_namespace(broker_namespace: str) -> str:
 
 
 def shared_namespace(accounts: str) -> str:
-    """The broker's namespace by that of its members' accounts; other names stay unchanged."""
+    """The broker's namespace by that of its members' accounts: `-accounts` is removed from the end.
+
+    Names without that end stay unchanged.
+    """
     return accounts.removesuffix(accounts_namespace(""))
 
 
 def lost_broker_namespace(broker: ClusterId, snapshot: MultiClusterSnapshot) -> str:
     """The broker's namespace if it is gone or being deleted, although clusters have joined there.
 
-    Empty if it is there, or nobody can say. Agents know its name; a person by the accounts of
-    members, which have a namespace of their own.
+    First as an agent that renews a Lease there and is synced with the broker sees it; else as the
+    snapshot of the broker itself does, by accounts of members that were not given up. Empty if it
+    is there or that is not known.
     """
     for agent in snapshot.by_agent.values():
         renewal = agent.fact(HeartbeatState, broker)

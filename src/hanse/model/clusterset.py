@@ -19,7 +19,10 @@ _LATEST = datetime.max.replace(tzinfo=UTC)
 
 
 def broker_cluster(snapshot: Snapshot) -> ClusterId | None:
-    """The first cluster of role broker; None where there is none, or this agent is leaving it."""
+    """The first cluster, by name, of role broker.
+
+    None where there is none, or this agent is leaving it.
+    """
     return next(iter(snapshot.clusters(Role.BROKER)), None)
 
 
@@ -31,7 +34,10 @@ def is_read(kind: type[Object], broker: ClusterId, snapshot: Snapshot) -> bool:
 
 
 def are_leases_read(snapshot: Snapshot) -> bool:
-    """Whether the Leases of all brokers are read, where they are watched: who is alive is known."""
+    """Whether the Leases of all brokers are read, where they are watched: who is alive is known.
+
+    True without brokers.
+    """
     brokers = snapshot.clusters(Role.BROKER)
     return all(is_read(Lease, one, snapshot) for one in brokers if snapshot.watches(one, Lease))
 
@@ -108,10 +114,10 @@ def common_state(
 ) -> MemberState:
     """The state of a cluster by its record and its Lease on the broker, the same for every agent.
 
-    A cluster that is leaving is judged by its Lease until it has left: it withdraws its objects
-    itself. One that moves to another broker is never silent, and unknown there until it has
-    published everything. One without a record is an agent's of an earlier version, and judged by
-    its Lease, too.
+    Gone if its record says that it has left; a cluster that is leaving is judged by its Lease until
+    then. One that moves to another broker is Unknown instead of Silent, and Unknown while its phase
+    is Joining: until it has published everything. One without a record, an agent's of an earlier
+    version, is judged by its Lease.
     """
     record = snapshot.get(broker, ClusterMember, cluster, namespace)
     if record is not None and record.has_left:
@@ -126,10 +132,11 @@ def common_state(
 def may_be_unseen(
     cluster: ClusterId, kind: type[Object], snapshot: Snapshot, broker: ClusterId, namespace: str
 ) -> bool:
-    """Whether a cluster acquired its Lease just now, and the watch of a kind has not seen so much.
+    """Whether a cluster got its Lease just now, and a kind's watch has not reported so far yet.
 
-    An agent writes what it publishes before it acquires its Lease, and the watch may be slower than
-    that of Leases.
+    An agent writes what it publishes before it acquires its Lease, and the watch of that kind may
+    be slower than that of Leases. False where the acquisition was not seen, or the Lease was
+    renewed twice since.
     """
     liveness = snapshot.fact(LeaseLiveness, (broker, namespace, cluster))
     acquired = liveness.acquired_version if liveness is not None else 0
@@ -137,11 +144,11 @@ def may_be_unseen(
 
 
 def begins_anew(cluster: ClusterId, snapshot: Snapshot, broker: ClusterId, namespace: str) -> bool:
-    """Whether a cluster has joined again, or another under its id, and nobody was alive since.
+    """Whether a cluster joins again (phase Joining, epoch above 1), and nobody holds its Lease yet.
 
-    A later epoch begins after all that was published is deleted, and its agent holds the Lease once
-    it has published everything: until then nothing of the cluster is to return. Not of one that
-    moves to another broker, nor of one that we saw alive: there the broker was restored.
+    Its agent holds that once it has published everything: until then nothing of the cluster is to
+    return. False without a record, for a cluster that moves to another broker or that we saw alive,
+    and until Leases are listed.
     """
     record = snapshot.get(broker, ClusterMember, cluster, namespace)
     if record is None or record.status.moving or not snapshot.listed(broker, Lease):
@@ -184,10 +191,10 @@ def departed_clusters(
 def lease_state(
     cluster: ClusterId, snapshot: Snapshot, broker: ClusterId, namespace: str
 ) -> HolderState:
-    """The state of a cluster by its Lease alone; unknown if it is ready, but not confirmed.
+    """The state of a cluster by our observation of its Lease; unknown if ready but not confirmed.
 
-    While the broker's Leases are not listed, every cluster counts as ready: what is known of it
-    stays. A cluster without a Lease is unknown.
+    Without an observation it is unknown if the broker's Leases are listed; else it counts as ready:
+    what is known of it stays.
     """
     liveness = snapshot.fact(LeaseLiveness, (broker, namespace, cluster))
     if liveness is not None:
@@ -197,9 +204,10 @@ def lease_state(
 
 
 def identity_error(snapshot: Snapshot) -> str:
-    """The error if kube-system here has another uid than our record or Lease on the broker names.
+    """The error if kube-system here has another uid than our record, or else Lease, on the broker.
 
-    Empty if it is the same, while the local cluster is not listed, and if the broker has neither.
+    Empty if it is the same, without a broker, while the local namespace is not known, and if the
+    broker has neither record nor uid.
     """
     own = snapshot.get(snapshot.local, Namespace, IDENTITY_NAMESPACE)
     broker = broker_cluster(snapshot)
@@ -224,8 +232,8 @@ def identity_error(snapshot: Snapshot) -> str:
 def may_tell_identity(change: Change, local: ClusterId) -> bool:
     """Whether a change may alter what `identity_error` says.
 
-    That is one of the local cluster's record, of the uid in its Lease, or of the namespace that
-    identifies clusters.
+    That is any change of the local cluster's record, of the uid in its Lease, or of a namespace
+    kube-system; never a fact.
     """
     if not isinstance(change, ObjectChange):
         return False

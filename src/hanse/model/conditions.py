@@ -37,10 +37,11 @@ def condition(type_: str, status: bool | None, reason: str, message: str = "") -
 def merge_conditions(
     current: Iterable[Condition], desired: Iterable[Condition], now: datetime, generation: int = 0
 ) -> tuple[Condition, ...]:
-    """The conditions to write: desired ones replace those of the same type, others stay.
+    """The conditions to write: desired ones replace those of the same type, others stay unchanged.
 
-    A condition with an unchanged status keeps its transition time and its place in the list, so
-    that writing it again changes nothing.
+    Replaced ones keep their place, new ones come last. A desired one gets `generation`, and `now`
+    in whole seconds as transition time; if the status is as before it keeps the transition time it
+    had.
     """
     new_by_type = {c.type: c for c in desired}
     kept = tuple(
@@ -58,9 +59,9 @@ def find_condition(conditions: Iterable[Condition], type_: str) -> Condition | N
 def _update_condition(
     old: Condition, new: Condition | None, now: datetime, generation: int
 ) -> Condition:
-    """The new condition with the old transition time if the status is equal.
+    """The new condition with the generation; `old`, unchanged, if there is no new one.
 
-    `old` if there is no new.
+    It has the old transition time if the status is equal and that time is set, else `now`.
     """
     if new is None:
         return old

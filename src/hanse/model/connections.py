@@ -19,6 +19,7 @@ class ServerCredentials(Struct, frozen=True):
     key: bytes = b""
 
     def __repr__(self) -> str:
+        """The URL of the server, without any secret."""
         return f"ServerCredentials({self.server!r}, <secret>)"
 
 
@@ -31,6 +32,7 @@ class KubeconfigCredentials(Struct, frozen=True):
     """Where the kubeconfig comes from, for messages."""
 
     def __repr__(self) -> str:
+        """The origin and the context, without the kubeconfig."""
         return f"KubeconfigCredentials({self.origin!r}, {self.context!r}, <secret>)"
 
 

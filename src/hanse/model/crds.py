@@ -123,12 +123,15 @@ def crds(kinds: Iterable[type[Object]] = OWN_KINDS) -> tuple[Wire, ...]:
 
 
 def placeholder_crds() -> tuple[Wire, ...]:
-    """Placeholder CRDs of the kinds of others, for clusters without their controllers."""
+    """Placeholder CRDs of FOREIGN_KINDS, sorted by name, for clusters without their controllers."""
     return _sorted_by_name(placeholder_crd(kind) for kind in FOREIGN_KINDS)
 
 
 def crd_of(kind: type[Object]) -> Wire:
-    """The CRD of one of our kinds; raises TypeError for kinds of others."""
+    """The CRD of one of our kinds, annotated with this release.
+
+    Raises TypeError for kinds of others.
+    """
     declared = getattr(kind, "crd", None)
     if not isinstance(declared, Crd):
         raise TypeError(f"{kind.__name__} is not a kind that we define")
@@ -146,7 +149,7 @@ def is_of_newer_release(annotations: Mapping[str, str]) -> bool:
 
 
 def _release(version: str) -> tuple[int, ...] | None:
-    """The numbers of a version such as 1.2.3; None if it is none."""
+    """The numbers of a dotted version such as 1.2.3, however many; None if a part is no number."""
     parts = version.split(".")
     return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else None
 
@@ -195,7 +198,10 @@ def _names(kind: Kind, crd: Crd) -> Wire:
 
 
 def _version(name: str, stored: bool, crd: Crd, schema: Wire) -> Wire:
-    """One served version of a CRD with its own copy of the schema; an Age column comes last."""
+    """One served version of a CRD, with its own copy of the schema; `stored` is the `storage` flag.
+
+    It has the declared printer columns, then Age, and the declared subresources.
+    """
     return {
         "name": name,
         "served": True,
@@ -207,7 +213,10 @@ def _version(name: str, stored: bool, crd: Crd, schema: Wire) -> Wire:
 
 
 def _column(column: Column) -> Wire:
-    """A printer column as `additionalPrinterColumns` has it."""
+    """A printer column as `additionalPrinterColumns` has it.
+
+    An empty description and priority 0 are omitted.
+    """
     return {
         "name": column.name,
         "type": column.type,

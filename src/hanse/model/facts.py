@@ -42,7 +42,7 @@ class Fact(Struct, frozen=True):
 
     @property
     def key(self) -> object:
-        """What identifies the fact among those of its type."""
+        """What identifies the fact among those of its type; a subclass has to define it."""
         raise NotImplementedError
 
 
@@ -82,7 +82,7 @@ class ClusterState(Fact, frozen=True):
 
     @property
     def is_partial(self) -> bool:
-        """Whether it was never listed in full, or is listed again since we began to lead."""
+        """Whether it was never listed in full, or its phase is Connecting: it is being listed."""
         return not self.listed or self.phase is Phase.CONNECTING
 
 

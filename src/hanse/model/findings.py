@@ -62,7 +62,10 @@ class Remedy(Struct, frozen=True):
     """Whether the commands are those of an earlier finding, which the advice then names."""
 
     def __str__(self) -> str:
-        """The commands joined by `&&`, then `ask <person>`, then the advice, as far as set."""
+        """The commands joined by `&&`, then `ask <person>`, then the advice, as far as set.
+
+        These three are joined by `; `.
+        """
         asked = f"ask {self.ask}" if self.ask else ""
         return "; ".join(part for part in (" && ".join(self.commands), asked, self.advice) if part)
 
@@ -136,10 +139,10 @@ def subject_of(obj: Object, cluster: ClusterId = "") -> Ref:
 def judge(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """The findings of all views as people should read them: causes, worst first.
 
-    A finding that names another one's subject as its cause becomes a consequence of the first
-    cause in that chain, which becomes as severe as the worst of them. The same finding of several
-    views is one. Where no command mends it, the remedy names the person to ask; a command that
-    mends several stands in the first of them.
+    A finding that names another one's subject as its cause becomes a consequence of the first cause
+    in that chain, which becomes as severe as the worst of them; those in a circle of causes all
+    stay. The same finding of several views is one. Where no command mends it, the remedy names the
+    person to ask; a command that mends several stands in the first of them.
     """
     unique = _unique(findings)
     causes = _causes(unique)
@@ -161,9 +164,10 @@ def judge(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def _each_command_once(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """The findings without commands of earlier ones: run twice, many would fail.
+    """The findings, each without the commands of earlier ones: run twice, many would fail.
 
-    One that is left without any names the finding whose remedy mends it, too.
+    One that is left without any gets advice instead, which names the first finding that has one of
+    them.
     """
     given: dict[str, Finding] = {}
     for one in findings:
@@ -207,7 +211,10 @@ def person_for(subject: Ref) -> str:
 
 
 def _causes(findings: Iterable[Finding]) -> dict[Ref, Ref | None]:
-    """For each subject the one that causes it; None if one of its findings has no such cause."""
+    """For each subject of a finding the subject that causes it, by the last of its findings.
+
+    None if one of its findings has no cause among the subjects.
+    """
     found: dict[Ref, Ref | None] = {one.subject: one.subject for one in findings}
     for one in findings:
         if found[one.subject] is not None:
@@ -221,7 +228,7 @@ def _cause(one: Finding, subjects: Mapping[Ref, Ref | None]) -> Ref | None:
 
 
 def _root_cause(subject: Ref, causes: Mapping[Ref, Ref | None]) -> Ref:
-    """The subject at the end of a chain of causes, or where the chain returns to itself."""
+    """The subject at the end of a chain of causes; in a circle the first that comes again."""
     passed = set()
     while (cause := causes[subject]) is not None and subject not in passed:
         passed.add(subject)
@@ -245,7 +252,11 @@ def _unique(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _with_consequences(root: Finding, followers: list[Finding]) -> Finding:
-    """The cause with the findings that follow from it, as severe as the worst of them."""
+    """The cause, as severe as the worst, with the findings that follow from it as consequences.
+
+    They are appended by `_order`, each as its subject and summary; their own consequences are
+    dropped.
+    """
     severity = worst_severity((root, *followers)) or root.severity
     followers = sorted(followers, key=_order)
     lost = tuple(Consequence(one.subject, one.summary) for one in followers)
@@ -253,5 +264,5 @@ def _with_consequences(root: Finding, followers: list[Finding]) -> Finding:
 
 
 def _order(one: Finding) -> tuple[int, int, str, Ref]:
-    """The sort key of findings: worst first, then those with most consequences."""
+    """The sort key of findings: worst first, then most consequences, then by code and subject."""
     return (one.severity.rank, -len(one.consequences), one.code, one.subject)

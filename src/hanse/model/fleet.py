@@ -114,12 +114,12 @@ class MultiClusterSnapshot:
 
     @cached_property
     def member_order(self) -> dict[ClusterId, int]:
-        """The place of each member in their order."""
+        """The index of each member in `members`."""
         return {where: number for number, where in enumerate(self.members)}
 
     @cached_property
     def lost_members(self) -> frozenset[ClusterId]:
-        """The members that have a fault."""
+        """The members with a fault by `fault_of`: unreachable or silent."""
         return frozenset(where for where in self.members if self.fault_of(where) is not None)
 
     def roles(self, where: ClusterId) -> frozenset[Role]:
@@ -141,10 +141,10 @@ class MultiClusterSnapshot:
         return self._faults[where]
 
     def _find_fault(self, where: ClusterId) -> ClusterFault | None:
-        """Why a cluster does not count: nobody reaches it, or its Lease ran out; else None.
+        """Why a cluster does not count: nobody reaches it, or else its Lease ran out; else None.
 
-        One that refuses rights is reached. What others do not reach counts only if it has no
-        heartbeat.
+        One that rejects credentials or lacks rights is reached. Where it has no agent of its own, a
+        heartbeat shows that it works although no agent reaches it.
         """
         states = self.connections_to(where)
         silence = self.silence_of(where)
@@ -184,7 +184,10 @@ class MultiClusterSnapshot:
         )
 
     def silence_of(self, where: ClusterId) -> LeaseLiveness | None:
-        """The Lease of a cluster that ran out on a broker that is reached; None if none did."""
+        """The Lease of a cluster that ran out on a broker that is reached; None if none did.
+
+        Leases on brokers that the cluster has left do not count.
+        """
         found = self._known_beats(where)
         return next((beat for beat in found if beat.state is HolderState.SILENT), None)
 
@@ -194,7 +197,10 @@ class MultiClusterSnapshot:
         return HolderState.READY in states and HolderState.SILENT not in states
 
     def _known_beats(self, where: ClusterId) -> Iterator[LeaseLiveness]:
-        """The LeaseLiveness facts of a cluster on brokers that are reached and not left."""
+        """The LeaseLiveness facts of a cluster on brokers with which the reporting agent is synced.
+
+        Not those on brokers that the cluster has left, by its record.
+        """
         for snapshot in self.by_agent.values():
             for beat in _heartbeats(snapshot):
                 if beat.lease == where and snapshot.synced(beat.where):
@@ -210,21 +216,24 @@ class MultiClusterSnapshot:
         return {name: state for name, state in found.items() if state is not None}
 
     def clusters_with_role(self, role: Role) -> tuple[ClusterId, ...]:
-        """The clusters that have a role for any agent."""
+        """The clusters that have a role for any agent, each once, in the order of agents.
+
+        One that an agent is leaving does not count for that agent, unless the role is LOCAL.
+        """
         if role not in self._by_role:
             found = (c for one in self.by_agent.values() for c in one.clusters(role))
             self._by_role[role] = tuple(dict.fromkeys(found))
         return self._by_role[role]
 
     def membership_records(self, cluster: ClusterId) -> Iterator[tuple[ClusterId, ClusterMember]]:
-        """The records of a cluster, each with its broker."""
+        """The ClusterMembers with the name of a cluster, in any namespace, each with its broker."""
         for broker in self.clusters_with_role(Role.BROKER):
             for record in self.all(broker, ClusterMember):
                 if record.name == cluster:
                     yield broker, record
 
     def get(self, where: ClusterId, kind: type[K], name: str, namespace: str = "") -> K | None:
-        """The object as its cluster's own agent has it, or else another that reaches the cluster.
+        """The object as its cluster's own agent has it, or else the first other of `_agents_of`.
 
         None if none has it.
         """
@@ -237,7 +246,10 @@ class MultiClusterSnapshot:
     def in_members(
         self, kind: type[K], name: str, namespace: str = ""
     ) -> Sequence[tuple[ClusterId, K]]:
-        """The objects of a name in all members, each with its cluster."""
+        """The objects of a kind and name in all members, each with its cluster, in their order.
+
+        A member without one is skipped.
+        """
         if not self._indexed:
             found = ((w, self.get(w, kind, name, namespace)) for w in self.members)
             return [(where, one) for where, one in found if one is not None]
@@ -251,13 +263,13 @@ class MultiClusterSnapshot:
         return self._names[kind].get((namespace, name), ())
 
     def computed(self, compute: "Callable[[MultiClusterSnapshot], T]") -> T:
-        """The result of a function of this snapshot, computed once per function and kept."""
+        """The result of a function of this snapshot, called once per function and kept."""
         if compute not in self._computed:
             self._computed[compute] = compute(self)
         return cast("T", self._computed[compute])
 
     def all(self, where: ClusterId, kind: type[K]) -> Iterator[K]:
-        """Every object of a kind in a cluster once, from the snapshots of agents that reach it."""
+        """Every object of a kind in a cluster, once: from the first of `_agents_of` with it."""
         return _unique([snapshot.all(where, kind) for snapshot in self._snapshots_for(where)])
 
     def listed(self, where: ClusterId, kind: type[K]) -> bool:
@@ -271,7 +283,7 @@ class MultiClusterSnapshot:
         return fact.reason if fact is not None else ""
 
     def by(self, where: ClusterId, index: Index[K], value: str) -> Iterator[K]:
-        """Every object that an index finds in a cluster."""
+        """Every object of a cluster, once, that an index has under a value."""
         if not self._indexed:
             return _unique([one.by(where, index, value) for one in self._snapshots_for(where)])
         groups = self._groups.get((where, index.name))
@@ -286,7 +298,7 @@ class MultiClusterSnapshot:
     def _agents_of(self, where: ClusterId) -> tuple[ClusterId, ...]:
         """The agents that connect to a cluster, its own first, whether that reaches it or not.
 
-        What others that do not reach it remember does not count while some reach it.
+        If any of them reaches it, the others that do not are left out.
         """
         found = self._reporters.get(where)
         if found is None:
@@ -298,7 +310,7 @@ class MultiClusterSnapshot:
         return found
 
     def everywhere(self, kind: type[K]) -> Iterator[tuple[ClusterId, K]]:
-        """Every object of a kind, with its cluster."""
+        """Every object of a kind in all `clusters`, in their order, each with its cluster."""
         for where in self.clusters:
             for obj in self.all(where, kind):
                 yield where, obj

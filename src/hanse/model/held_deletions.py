@@ -23,7 +23,7 @@ HELD_DELETIONS = "hanse.dev/held-deletions"
 
 
 def hold_annotations(held: Iterable[DeletionsHeld]) -> dict[str, str]:
-    """The annotation of an agent's Lease with what it holds, as JSON.
+    """The annotation of an agent's Lease: JSON of all held deletions, by cluster and feature.
 
     Without any its value is empty, which removes it.
     """
@@ -32,7 +32,7 @@ def hold_annotations(held: Iterable[DeletionsHeld]) -> dict[str, str]:
 
 
 def reported_holds(lease: Lease | None) -> tuple[DeletionsHeld, ...]:
-    """What is held by a Lease's annotation; none if it is missing or cannot be parsed."""
+    """The held deletions in a Lease's annotation; none if it is missing or cannot be parsed."""
     text = lease.metadata.annotations.get(HELD_DELETIONS, "") if lease is not None else ""
     try:
         return decode_json(text, tuple[DeletionsHeld, ...]) if text else ()
@@ -41,7 +41,11 @@ def reported_holds(lease: Lease | None) -> tuple[DeletionsHeld, ...]:
 
 
 def held_finding(agent: ClusterId, held: DeletionsHeld, snapshot: MultiClusterSnapshot) -> Finding:
-    """MassDeletionHeld: the cause is to be found first, so that the command is advice."""
+    """A finding MassDeletionHeld about a feature in a cluster, by the agent of another or the same.
+
+    Its remedy is advice only, which names the kubectl command that allows the deletions: the cause
+    is to be found first.
+    """
     where = held.where.rpartition("/")[2]
     allow = f"annotate namespace {SYSTEM_NAMESPACE} {ALLOW_MASS_DELETION}={quote(held.feature)}"
     return Finding(

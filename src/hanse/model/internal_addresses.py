@@ -59,7 +59,10 @@ def preferred_addresses(addresses: Sequence[tuple[str, str]]) -> Iterator[Prefer
 def internal_addresses(
     addresses: Iterable[PreferredAddress], clusters: tuple[ClusterId, ...]
 ) -> Iterator[InternalAddress]:
-    """The addresses with another, internal one for these clusters; none without clusters."""
+    """The addresses whose internal address is set and another one, for use by these clusters.
+
+    None without clusters.
+    """
     for one in addresses if clusters else ():
         if one.internal not in ("", one.address):
             yield InternalAddress(one.address, one.internal, clusters)
@@ -76,7 +79,10 @@ def published_from(machines: Iterable[InternalAddress]) -> dict[str, str]:
 
 
 def encode_addresses(machines: Iterable[InternalAddress]) -> dict[str, str]:
-    """The annotation of a slice; empty if no machine has an internal address for anybody."""
+    """The annotation of a slice as JSON, each machine's address once, sorted by address.
+
+    An empty dict without machines.
+    """
     found = sorted(set(machines), key=lambda m: m.address)
     return {INTERNAL_ADDRESSES: json.encode(found).decode()} if found else {}
 

@@ -19,7 +19,7 @@ def decode_json(text: str | bytes | msgspec.Raw, type: type[T]) -> T: ...
 @overload
 def decode_json(text: str | bytes | msgspec.Raw) -> Any: ...
 def decode_json(text: str | bytes | msgspec.Raw, type: Any = Any) -> Any:  # noqa: A002 - as msgspec's
-    """The value of JSON text; raises `msgspec.DecodeError`, also for text that nests too deeply."""
+    """The value of JSON text as `type`; raises `msgspec.DecodeError`, also if nested too deeply."""
     try:
         return msgspec.json.decode(text, type=type)
     except RecursionError:
@@ -36,12 +36,18 @@ CUT = b'"\\u0000 nests too deeply"'
 
 
 def cut_off_deep(body: bytes, depth: int = MAX_DEPTH) -> bytes:
-    """JSON text with `CUT` in place of everything below so many levels, for the rest to be read."""
+    """JSON text with `CUT` in place of each object or list that is nested deeper than `depth`.
+
+    The rest can then be decoded; the text is not validated.
+    """
     return b"".join(_shallow_parts(body, depth))
 
 
 def _shallow_parts(body: bytes, depth: int) -> Iterator[bytes]:
-    """The parts of a document down to a depth, with `CUT` for each value that is deeper."""
+    """The parts of JSON text down to a depth, with `CUT` for each object or list that is deeper.
+
+    If such a one is not closed, the rest of the text is left out.
+    """
     level = kept = 0
     for token in _STRUCTURE.finditer(body):
         match body[token.start()]:

@@ -15,8 +15,8 @@ from hanse.model.view import ALL_KEYS, View
 def concerns_all_keys(change: Change) -> bool:
     """Whether a change may alter every item: a cluster is lost or back, or the rules of a fleet.
 
-    That are the facts ClusterState, HeartbeatState and LeaseLiveness, the spec of a ClusterSet, and
-    the phase of a ClusterMember.
+    That are all changes of the facts ClusterState, HeartbeatState and LeaseLiveness, and of objects
+    those that change, add or remove the spec of a ClusterSet or the phase of a ClusterMember.
     """
     if isinstance(change, FactChange):
         return isinstance(change.fact, ClusterState | HeartbeatState | LeaseLiveness)
@@ -43,7 +43,11 @@ class Judgement:
         take_snapshot: Callable[[], MultiClusterSnapshot],
         on_item: Callable[[str, str, Any | None], None] = lambda *_: None,
     ) -> None:
-        """Nothing is judged until the first `refresh`, for which all keys are stale."""
+        """Nothing is judged until the first `refresh`, for which all keys are stale.
+
+        `on_item` is called for each key that is rendered, with the view's name, the key and the
+        item.
+        """
         self._views = {view.name: view for view in views}
         self._take_snapshot = take_snapshot
         self._on_item = on_item

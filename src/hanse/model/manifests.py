@@ -38,10 +38,12 @@ class Manifest(Struct, frozen=True):
 
     @property
     def name(self) -> str:
+        """`metadata.name` of the object."""
         return str(self.wire["metadata"]["name"])
 
     @property
     def namespace(self) -> str:
+        """`metadata.namespace` of the object; empty if it has none."""
         return str(self.wire["metadata"].get("namespace", ""))
 
     def __str__(self) -> str:
@@ -67,7 +69,10 @@ def manifest(
     annotations: Mapping[str, str] | None = None,
     optional: bool = False,
 ) -> Manifest:
-    """A manifest from its parts, labelled as part of Hanse; empty parts are omitted."""
+    """A manifest with label `app.kubernetes.io/part-of: hanse` besides the given labels.
+
+    An empty namespace and empty annotations are omitted; `body` has further top-level fields.
+    """
     metadata: Wire = {"name": name}
     if namespace:
         metadata["namespace"] = namespace
@@ -79,17 +84,20 @@ def manifest(
 
 
 def create_only(obj: Object) -> Manifest:
-    """A manifest that is created if missing and never changed."""
+    """A manifest of the object as it is, which is created if missing and never changed."""
     return Manifest(type(obj).kind, to_wire(obj), create_only=True)
 
 
 def crd_manifests(kinds: Iterable[type[Object]] = OWN_KINDS) -> tuple[Manifest, ...]:
-    """The manifests of the CRDs of our kinds, or of those among the given kinds."""
+    """The manifests of CRDs of the given kinds, sorted by name; by default of all kinds of Hanse.
+
+    Kinds that Hanse does not define are ignored.
+    """
     return tuple(Manifest(CustomResourceDefinition.kind, crd) for crd in crds(kinds))
 
 
 def namespace(name: str) -> Manifest:
-    """A namespace, created if missing and never changed."""
+    """A namespace without labels, created if missing and never changed."""
     wire = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     return Manifest(Namespace.kind, wire, create_only=True)
 
@@ -97,7 +105,10 @@ def namespace(name: str) -> Manifest:
 def role_manifests(
     name: str, rules: Iterable[RbacRule], labels: Mapping[str, str] | None = None
 ) -> tuple[Manifest, ...]:
-    """A ClusterRole for the rules of all namespaces, and a Role per namespace."""
+    """A ClusterRole for the rules without a namespace, and a Role in each namespace of the others.
+
+    All have this name; the ClusterRole, if there is one, comes first, then the Roles by namespace.
+    """
     return tuple(
         manifest(
             kind,
@@ -113,7 +124,10 @@ def role_manifests(
 def binding_manifests(
     name: str, role: str, rules: Iterable[RbacRule], subject: Subject, labels: Mapping[str, str]
 ) -> tuple[Manifest, ...]:
-    """The bindings of a ServiceAccount to the roles that `role_manifests` makes of the rules."""
+    """The bindings of a ServiceAccount to the roles that `role_manifests(role, rules)` makes.
+
+    There is one for each role, in its namespace if it has one; all are named `name`.
+    """
     return tuple(
         _binding(kind, name, role, scope, subject, labels)
         for kind, scope, _ in _by_namespace(rules)
@@ -135,7 +149,10 @@ def _binding(
 
 
 def _by_namespace(rules: Iterable[RbacRule]) -> list[tuple[Kind, str, Sequence[RbacRule]]]:
-    """The rules grouped by namespace, with the kind of role: ClusterRole for an empty namespace."""
+    """The rules grouped by namespace, sorted by it, with the kind of role for the group.
+
+    That is ClusterRole for the empty namespace, else Role.
+    """
     by_namespace: dict[str, list[RbacRule]] = {}
     for rule in rules:
         by_namespace.setdefault(rule.namespace, []).append(rule)

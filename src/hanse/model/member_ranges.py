@@ -45,10 +45,11 @@ def parse_range(text: str) -> Range | None:
 
 
 def discovered_ranges(snapshot: Snapshot) -> MemberRanges | None:
-    """The local cluster's ranges, by its nodes' podCIDRs and its ServiceCIDRs; None until listed.
+    """The local cluster's ranges, by its nodes' podCIDRs and its ServiceCIDRs.
 
-    Empty under Globalnet (GlobalIngressIP is served): other clusters use other addresses then. At
-    most MAX_PODS and MAX_SERVICES ranges, without those of tenants' networks.
+    None until both kinds are listed or known not to be served. Empty under Globalnet
+    (GlobalIngressIP is served): other clusters use other addresses then. At most MAX_PODS and
+    MAX_SERVICES ranges, joined where possible, without those of tenants' networks.
     """
     local = snapshot.local
     if not all(snapshot.listed_or_unserved(local, kind) for kind in (Node, ServiceCIDR)):
@@ -80,7 +81,7 @@ def _collapsed_ranges(cidrs: Iterable[str]) -> tuple[str, ...]:
 
 
 def stated_ranges(member: ClusterId, snapshot: Snapshot) -> MemberRanges:
-    """The ranges that a member states of itself in its Federation; none if it states none."""
+    """The ranges that a member states in the status of its Federations; empty if it states none."""
     stated = [one.status.ranges for one in snapshot.all(member, Federation)]
     return MemberRanges(
         pods=tuple(text for ranges in stated for text in ranges.pods),
@@ -107,10 +108,11 @@ def own_ranges(
 def misled_clusters(
     snapshot: Snapshot, broker: ClusterId, namespace: str, rules: ClusterSetSpec, *, as_pods: bool
 ) -> tuple[ClusterId, ...]:
-    """Other members whose ranges overlap those that this cluster publishes: they do not import it.
+    """Other members whose ranges overlap those that this cluster publishes addresses of; sorted.
 
-    `as_pods` compares our ranges of pods, else those of Services, or of pods if those are unknown.
-    Empty without a record of our own.
+    They do not import these. `as_pods` compares our ranges of pods, else those of Services, or of
+    pods if those are unknown. Members that have left are skipped; empty without a record of our
+    own.
     """
     own = snapshot.get(broker, ClusterMember, snapshot.local, namespace)
     if own is None:
@@ -129,7 +131,7 @@ def misled_clusters(
 
 
 def _all_ranges(record: ClusterMember, rules: ClusterSetSpec) -> tuple[str, ...]:
-    """The ranges of pods, then those of Services."""
+    """The ranges of a member by `member_ranges`: those of pods, then those of Services."""
     known = member_ranges(record, rules)
     return (*known.pods, *known.services)
 
@@ -137,16 +139,18 @@ def _all_ranges(record: ClusterMember, rules: ClusterSetSpec) -> tuple[str, ...]
 def overlaps_of(members: Iterable[ClusterMember], rules: ClusterSetSpec) -> Iterator[Overlap]:
     """The pairs of members of which one publishes addresses that lie in the ranges of the other.
 
-    Where pods are published the ranges of Services may be the same everywhere.
+    Members that have left are skipped. Services' addresses count as published only if the endpoint
+    source is `serviceIPs`; else the ranges of Services may be the same everywhere.
     """
     known = {one.metadata.name: member_ranges(one, rules) for one in members if not one.has_left}
     yield from overlapping(known, services=rules.endpoint_source == "serviceIPs")
 
 
 def overlapping(known: Mapping[ClusterId, MemberRanges], *, services: bool) -> Iterator[Overlap]:
-    """The pairs of clusters of which one publishes addresses that lie in the ranges of the other.
+    """Each pair of clusters, by name, of which one publishes addresses in the ranges of the other.
 
-    They publish pods, and with `services` addresses of Services, too.
+    They publish addresses of pods, and with `services` of Services, too. An Overlap has the first
+    two ranges that overlap.
     """
 
     def published(ranges: MemberRanges) -> tuple[str, ...]:
@@ -161,7 +165,10 @@ def overlapping(known: Mapping[ClusterId, MemberRanges], *, services: bool) -> I
 
 
 def changes_ranges(change: ObjectChange) -> bool:
-    """Whether a node or a ServiceCIDR has other ranges than before."""
+    """Whether a node or a ServiceCIDR has other ranges than before; False for other kinds.
+
+    An object that appears or is deleted counts, unless it is a ServiceCIDR without ranges.
+    """
     return _ranges_of(change.before) != _ranges_of(change.after)
 
 

@@ -33,9 +33,10 @@ _SERVICE_NAME = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def unique_name(*parts: str, most: int = MAX_NAME_LENGTH) -> str:
-    """A readable name of at most `most` characters with a hash, which differs whenever a part does.
+    """A readable name of at most `most` characters: the parts joined by `-`, cut, and their hash.
 
-    `a-b` in `c` and `a` in `b-c` differ, since the hash is over separated parts.
+    Letters become lower case, and each run of other characters than a-z and 0-9 one `-`. The hash
+    is over the separated parts, so that `a-b` in `c` and `a` in `b-c` differ.
     """
     digest = blake2b("\0".join(parts).encode(), digest_size=10).hexdigest()
     readable = re.sub("[^a-z0-9]+", "-", "-".join(parts).lower()).lstrip("-")

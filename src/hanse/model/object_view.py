@@ -33,20 +33,26 @@ class ObjectsView:
     """The objects with which something is wrong, by cluster, kind, namespace and name."""
 
     def __init__(self, name: str, rules: Sequence[ObjectRule], reads: Sequence[Watch] = ()) -> None:
-        """A view of the rules' kinds; `reads` are the watches of what their checks read besides."""
+        """A view of the rules' kinds; `reads` are the watches of what their checks read besides.
+
+        Of several rules for kinds of the same name the last one counts.
+        """
         self.name = name
         self._also_read = tuple(reads)
         self._rules = {rule.kind.kind.name: rule for rule in rules}
 
     @property
     def reads(self) -> tuple[Watch, ...]:
-        """A watch of each rule's kind, and those of what the checks read besides."""
+        """A watch of each rule's kind in role LOCAL, and those of what the checks read besides."""
         rules = self._rules.values()
         own = (Watch(Role.LOCAL, r.kind, r.namespace, r.labels) for r in rules)
         return (*own, *self._also_read)
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
-        """The keys of objects with findings."""
+        """The keys `<cluster>|<kind>|<namespace>|<name>` of objects with findings, in all clusters.
+
+        A paused object has one.
+        """
         return [
             _key(where, obj)
             for rule in self._rules.values()
@@ -55,10 +61,10 @@ class ObjectsView:
         ]
 
     def keys_for(self, change: Change) -> Iterable[str]:
-        """The key of a changed object of one of the kinds; none for facts.
+        """The key of a changed object of one of the rules' kinds, whether it has findings or not.
 
-        All keys if something that checks read besides appears, disappears or is changed by more
-        than its status.
+        `ALL_KEYS` for an object of another kind that checks read, if it appears, disappears or
+        changes by more than its status. Nothing for other objects, and for facts.
         """
         if isinstance(change, FactChange):
             return ()
@@ -69,7 +75,10 @@ class ObjectsView:
         return (ALL_KEYS,) if is_read and change.is_more_than_status else ()
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> Item | None:
-        """The findings of an object; None if nothing is wrong, or it or its cluster is gone."""
+        """The findings of an object, ObjectPaused among them, as an item.
+
+        None if nothing is wrong, or the object or its cluster is not in the snapshot.
+        """
         where, kind, namespace, name = key.rsplit("|", 3)
         rule = self._rules[kind]
         obj = snapshot.get(where, rule.kind, name, namespace)
@@ -122,7 +131,11 @@ def condition_finding(
     snapshot: MultiClusterSnapshot,
     mend: Remedy | None = None,
 ) -> Finding:
-    """A condition as a finding, by its message or else its reason; `mend` replaces the remedy."""
+    """A finding with the rule's code and severity and the condition's message, or else its reason.
+
+    It is since the condition's transition; `mend` replaces the remedy of `object_finding`. The
+    condition's status is not checked.
+    """
     return object_finding(
         obj,
         where,
@@ -146,7 +159,10 @@ def object_finding(
     mend: Remedy | None = None,
     since: Any = None,
 ) -> Finding:
-    """A finding about an object, its summary the message; `_default_remedy` without `mend`."""
+    """A finding about an object; its summary is the kind, name and cluster, then the message.
+
+    Without `mend` its remedy is `_default_remedy`.
+    """
     kind, name = type(obj).kind, obj.name
     place = f"{obj.namespace}/{name}" if obj.namespace else name
     return Finding(
@@ -162,10 +178,10 @@ def object_finding(
 def _default_remedy(
     obj: Object, where: ClusterId, message: str, snapshot: MultiClusterSnapshot
 ) -> Remedy:
-    """A command that erases the annotation, or deletes the object, that a message names.
+    """A command that removes the annotation, or else deletes the object, that the message names.
 
-    Without one, advice to edit the object; for an object of ours, to correct what the message says
-    has the same name.
+    It comes with the advice "or correct it". Without such a command: `correct_rival` for an object
+    with the owner label, and for others the advice that the author edits the object.
     """
     commands = erase_annotation(obj, where, message, snapshot) or delete_obstacle(
         where, message, snapshot

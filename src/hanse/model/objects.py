@@ -26,7 +26,7 @@ class Kind(Struct, frozen=True, order=True, cache_hash=True):
 
     @property
     def definition(self) -> str:
-        """The name of its CustomResourceDefinition, if it has one."""
+        """`<plural>.<group>`, the name of its CustomResourceDefinition, if it has one."""
         return f"{self.plural}.{self.group}"
 
     def __str__(self) -> str:

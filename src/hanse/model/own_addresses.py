@@ -11,20 +11,29 @@ from hanse.model.summaries import first_of
 
 
 def drop_own(endpoint_slice: EndpointSlice, ranges: Sequence[str]) -> EndpointSlice:
-    """Another cluster's slice less its endpoints with an address in this cluster's ranges."""
+    """Another cluster's slice less its endpoints with any address in this cluster's ranges.
+
+    The very slice if there are no such endpoints.
+    """
     left = tuple(e for e in endpoint_slice.endpoints or () if not _has_address_in(e, ranges))
     kept = len(left) == len(endpoint_slice.endpoints or ())
     return endpoint_slice if kept else replace(endpoint_slice, endpoints=left)
 
 
 def own_addresses(slices: Sequence[EndpointSlice], ranges: Sequence[str]) -> tuple[str, ...]:
-    """The addresses of another cluster's endpoints that have one in this cluster's ranges."""
+    """The sorted addresses, all of them, of endpoints with any address in this cluster's ranges.
+
+    The slices are those of another cluster.
+    """
     endpoints = (e for s in slices for e in s.endpoints or () if _has_address_in(e, ranges))
     return tuple(sorted({address for e in endpoints for address in e.addresses}))
 
 
 def overlap_message(addresses: Sequence[str], ranges: Sequence[str]) -> str:
-    """The condition message for addresses that would reach this cluster itself."""
+    """The condition message for addresses that would reach this cluster itself.
+
+    It names the first three addresses and the first eight ranges.
+    """
     return (
         f"{first_of(addresses)}: within {', '.join(ranges[:8])} of this cluster, so that it would "
         "reach our own; it is left out"

@@ -57,7 +57,10 @@ def owner_claim(obj: Object) -> OwnerClaim | None:
 
 
 def is_owned_by(obj: Object, feature: str, key: str, serves: ClusterId) -> bool:
-    """Whether an object's owner claim is this one, and was written on this object."""
+    """Whether an object's owner claim is this one, and was written on this object.
+
+    False for a claim as a leader (`led`).
+    """
     kind, meta = str(type(obj).kind), obj.metadata
     return owner_claim(obj) == OwnerClaim(feature, key, serves, kind, meta.namespace, meta.name)
 

@@ -23,7 +23,7 @@ MOST_REPORTED = 20
 
 
 def pause_annotations(paused: Iterable[PausedObject]) -> dict[str, str]:
-    """The annotation of an agent's Lease with the first paused objects, as JSON.
+    """The annotation of an agent's Lease: JSON of the first 20 paused objects, sorted by cluster.
 
     Without any its value is empty, which removes it.
     """
@@ -41,7 +41,10 @@ def reported_pauses(lease: Lease | None) -> tuple[PausedObject, ...]:
 
 
 def pause_finding(place: ClusterObjectRef, snapshot: MultiClusterSnapshot) -> Finding:
-    """ObjectPaused, with the command that resumes the object."""
+    """A finding ObjectPaused (a risk) about an object; its command removes the pause annotation.
+
+    Whether the object is paused is not checked. A cluster `gslb/lubeck` is shown as `lubeck`.
+    """
     where, ref = place.where.rpartition("/")[2], place.ref
     resource = f"{ref.kind.plural}.{ref.kind.group}" if ref.kind.group else ref.kind.plural
     command = f"annotate {quote(resource)} {quote(ref.name)} {PAUSED}-"

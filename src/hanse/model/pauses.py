@@ -7,7 +7,7 @@ from hanse.model.kinds.hanse import ClusterSet
 
 
 def fleet_pauses(snapshot: MultiClusterSnapshot) -> tuple[Ref, ...]:
-    """The ClusterSets that pause all agents: the subjects of FleetPaused."""
+    """References to the ClusterSets on brokers with `spec.paused`: the subjects of FleetPaused."""
     return tuple(
         subject_of(one, broker)
         for broker in snapshot.clusters_with_role(Role.BROKER)

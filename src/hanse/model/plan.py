@@ -21,7 +21,7 @@ class Key(Struct, frozen=True, order=True):
     namespace: str = ""
 
     def __str__(self) -> str:
-        """`topic/namespace/name`."""
+        """`topic/namespace/name`, with both slashes also where a part is empty."""
         return f"{self.topic}/{self.namespace}/{self.name}"
 
 
@@ -125,7 +125,7 @@ class Read(Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """The question's identity: `since` makes it a new one, so that it is read again."""
+        """`read <target>`, with ` since <since>` if set: a new state makes a new question."""
         return f"read {self.target} since {self.since}" if self.since else f"read {self.target}"
 
 
@@ -137,7 +137,7 @@ class Call(Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """The provider with its arguments: the same call is the same question."""
+        """The provider and its arguments as text: calls with equal ones are the same question."""
         return f"{self.provider} {dict(self.arguments)}"
 
 

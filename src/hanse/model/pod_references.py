@@ -44,7 +44,10 @@ class Reference(Struct, frozen=True, order=True):
 
 
 def references(template: Wire, path: str = "") -> tuple[Reference, ...]:
-    """Every reference in a pod template, which stands at `path`; none without a spec."""
+    """Every reference in the spec of a pod template; none without a spec.
+
+    `path` is that of the template, with which the fields of references begin.
+    """
     spec = template.get("spec")
     prefix = f"{path}.spec" if path else "spec"
     if not isinstance(spec, dict):
@@ -62,14 +65,14 @@ def claim_references(claims: tuple[Wire, ...], path: str) -> tuple[Reference, ..
 
 
 def _service_accounts(spec: Wire, path: str) -> Iterator[Reference]:
-    """The account by its name, and by the older field that still counts."""
+    """The accounts in serviceAccountName and in the older serviceAccount, each if it is set."""
     for name in ("serviceAccountName", "serviceAccount"):
         if spec.get(name):
             yield Reference(f"{path}.{name}", "ServiceAccount", str(spec[name]))
 
 
 def _pull_secrets(spec: Wire, path: str) -> Iterator[Reference]:
-    """A Secret for each entry of imagePullSecrets, also one that is malformed."""
+    """A Secret for each entry of imagePullSecrets; a malformed one, too, with its text as name."""
     listed = spec.get("imagePullSecrets")
     for number, entry in enumerate(listed if isinstance(listed, list) else ()):
         name = entry.get("name") if isinstance(entry, dict) else entry
@@ -77,7 +80,10 @@ def _pull_secrets(spec: Wire, path: str) -> Iterator[Reference]:
 
 
 def _scan(value: Any, path: str) -> Iterator[Reference]:
-    """The references in a value and all below it, but for imagePullSecrets and `_NO_REFERENCES`."""
+    """The references in a value and all below it.
+
+    At any depth imagePullSecrets, the fields in `_NO_REFERENCES` and null values are skipped.
+    """
     if isinstance(value, list):
         for number, item in enumerate(value):
             yield from _scan(item, f"{path}[{number}]")
@@ -88,9 +94,9 @@ def _scan(value: Any, path: str) -> Iterator[Reference]:
 
 
 def _field_references(key: str, item: Any, path: str) -> Iterator[Reference]:
-    """The references of one field; what is below it is searched only if its name is no reference.
+    """The references of one field, if its name is that of a reference; else those in all below it.
 
-    A name that merely resembles one gives a reference of kind `Unknown`.
+    A name that merely resembles one of a reference gives a reference of kind `Unknown`.
     """
     if key in _BY_KEY:
         kind, name = _BY_KEY[key]
@@ -112,12 +118,15 @@ def _field_references(key: str, item: Any, path: str) -> Iterator[Reference]:
 
 
 def _name_in(item: Any, name: str) -> str:
-    """The name in a reference; empty where it is not one, which no list allows."""
+    """The text in field `name` of a reference; empty if it is missing or the item is no object."""
     return str(item.get(name, "")) if isinstance(item, dict) else ""
 
 
 def _claim_sources(spec: Any, path: str) -> Iterator[Reference]:
-    """A claim's choice of a volume or of another claim's content, as of kind `Unknown`."""
+    """A reference of kind `Unknown` for each of dataSource, dataSourceRef and volumeName, if set.
+
+    None if the claim's spec is no object.
+    """
     for name in _FIXED_SOURCES if isinstance(spec, dict) else ():
         if spec.get(name):
             yield Reference(f"{path}.{name}", "Unknown", str(spec[name]))

@@ -81,7 +81,7 @@ class _Field(Struct, frozen=True):
     value: Any
 
     def __getitem__(self, name: str) -> "_Field":
-        """The field of that name with its path; a missing one, value None, if this is no object."""
+        """The field of that name with its path; value None if it is absent or this is no object."""
         value = self.value.get(name) if isinstance(self.value, dict) else None
         return _Field(f"{self.path}.{name}", value)
 
@@ -105,7 +105,7 @@ class _Pod(Struct, frozen=True):
 
     @property
     def security_contexts(self) -> list[_Field]:
-        """Of the pod first, then of each container."""
+        """The securityContext of the pod, then of each container; a missing one has value None."""
         return [self.spec["securityContext"], *(c["securityContext"] for c in self.containers)]
 
     @property
@@ -134,9 +134,10 @@ _OBJECTS = ("securityContext", "lifecycle", *_PROBES)
 
 
 def _wrong_types(pod: _Pod) -> Iterator[Violation]:
-    """A violation for each object or list of the template that has another JSON type.
+    """A violation for each field that the checks below look into and that has a wrong JSON type.
 
-    The checks below would not find what is in such a field.
+    Those have to be objects or lists, or may be missing, and the items of container lists and
+    volumes have to be objects; the checks would not find what is in a wrong one.
     """
     yield from _must_be(pod.spec, dict)
     yield from _must_be(pod.metadata, dict)
@@ -176,7 +177,7 @@ def _is_one_of(field: _Field, allowed: frozenset[str]) -> bool:
 
 
 def _must_be_false(field: _Field, what: str) -> Iterator[Violation]:
-    """A violation if a field is set to anything but false."""
+    """A violation, with `what` as its reason, if a field is set to anything but false."""
     if field.value not in (None, False):
         yield Violation(field.path, what)
 
@@ -215,14 +216,14 @@ def _added_capabilities(pod: _Pod) -> Iterator[_Field]:
 
 
 def _host_paths(pod: _Pod) -> Iterator[Violation]:
-    """Volumes of type hostPath."""
+    """A violation for each volume with a `hostPath`."""
     for volume in pod.spec["volumes"].items:
         if volume["hostPath"].value is not None:
             yield Violation(volume["hostPath"].path, "hostPath volumes are not allowed")
 
 
 def _host_ports(pod: _Pod) -> Iterator[Violation]:
-    """Container ports with a hostPort."""
+    """A violation for each container port with a hostPort other than 0."""
     for container in pod.containers:
         for port in container["ports"].items:
             if port["hostPort"].value not in (None, 0):
@@ -230,7 +231,10 @@ def _host_ports(pod: _Pod) -> Iterator[Violation]:
 
 
 def _probe_hosts(pod: _Pod) -> Iterator[Violation]:
-    """A violation for each `host` in httpGet and tcpSocket of probes and lifecycle hooks."""
+    """A violation for each `host` in httpGet and tcpSocket of probes and lifecycle hooks.
+
+    An empty one is allowed.
+    """
     for container in pod.containers:
         handlers = [container[name] for name in _PROBES]
         handlers += [container["lifecycle"][name] for name in ("postStart", "preStop")]
@@ -244,7 +248,8 @@ def _probe_hosts(pod: _Pod) -> Iterator[Violation]:
 def _apparmor(pod: _Pod) -> Iterator[Violation]:
     """A violation for each AppArmor profile but the runtime's default and localhost ones.
 
-    They are read from security contexts and from the older annotations.
+    They are read from security contexts and from the older annotations, where empty is allowed,
+    too.
     """
     for context in pod.security_contexts:
         field = context["appArmorProfile"]["type"]
@@ -259,7 +264,10 @@ def _apparmor(pod: _Pod) -> Iterator[Violation]:
 
 
 def _selinux(pod: _Pod) -> Iterator[Violation]:
-    """A violation for each SELinux type not in SELINUX_TYPES, and for any user or role."""
+    """A violation for each SELinux type not in SELINUX_TYPES, and for any user or role.
+
+    What is missing or empty is allowed.
+    """
     for context in pod.security_contexts:
         options = context["seLinuxOptions"]
         type_ = options["type"]
@@ -271,7 +279,7 @@ def _selinux(pod: _Pod) -> Iterator[Violation]:
 
 
 def _proc_mount(pod: _Pod) -> Iterator[Violation]:
-    """Containers with another procMount than Default."""
+    """A violation for each container whose procMount is set, and not to Default."""
     for container in pod.containers:
         field = container["securityContext"]["procMount"]
         if field.value not in (None, "Default"):
@@ -279,7 +287,10 @@ def _proc_mount(pod: _Pod) -> Iterator[Violation]:
 
 
 def _seccomp(pod: _Pod) -> Iterator[Violation]:
-    """A seccomp type that is set and neither RuntimeDefault nor Localhost."""
+    """A violation for each seccomp type that is set, and neither RuntimeDefault nor Localhost.
+
+    The security contexts of the pod and of all containers count.
+    """
     for context in pod.security_contexts:
         field = context["seccompProfile"]["type"]
         if field.value is not None and not _is_one_of(field, _PROFILES):
@@ -287,7 +298,7 @@ def _seccomp(pod: _Pod) -> Iterator[Violation]:
 
 
 def _sysctls(pod: _Pod) -> Iterator[Violation]:
-    """Sysctls of the pod that are not in SAFE_SYSCTLS."""
+    """A violation for each sysctl of the pod that is not in SAFE_SYSCTLS."""
     for sysctl in pod.spec["securityContext"]["sysctls"].items:
         name = sysctl["name"]
         if not _is_one_of(name, SAFE_SYSCTLS):
@@ -295,7 +306,7 @@ def _sysctls(pod: _Pod) -> Iterator[Violation]:
 
 
 def _volume_types(pod: _Pod) -> Iterator[Violation]:
-    """Volumes of types that `restricted` does not allow."""
+    """A violation for each field of a volume, but `name`, that is not in RESTRICTED_VOLUMES."""
     for volume in pod.spec["volumes"].items:
         for name in volume.value if isinstance(volume.value, dict) else ():
             if name != "name" and name not in RESTRICTED_VOLUMES:
@@ -303,7 +314,10 @@ def _volume_types(pod: _Pod) -> Iterator[Violation]:
 
 
 def _privilege_escalation(pod: _Pod) -> Iterator[Violation]:
-    """Containers whose allowPrivilegeEscalation is not false; none on Windows."""
+    """A violation for each container whose allowPrivilegeEscalation is missing or not false.
+
+    None on Windows.
+    """
     if pod.is_windows:
         return
     for container in pod.containers:
@@ -313,7 +327,10 @@ def _privilege_escalation(pod: _Pod) -> Iterator[Violation]:
 
 
 def _run_as_non_root(pod: _Pod) -> Iterator[Violation]:
-    """Containers whose runAsNonRoot, or else the pod's, is not true; and a pod's that is false."""
+    """A violation for each container whose runAsNonRoot, or else the pod's, is not true.
+
+    Another one for a pod's that is set and not true.
+    """
     of_pod = pod.spec["securityContext"]["runAsNonRoot"]
     if of_pod.value not in (None, True):
         yield Violation(of_pod.path, "must be true")
@@ -324,7 +341,7 @@ def _run_as_non_root(pod: _Pod) -> Iterator[Violation]:
 
 
 def _run_as_user(pod: _Pod) -> Iterator[Violation]:
-    """A runAsUser of 0, or of another type than a number, in the pod or a container."""
+    """A violation for each runAsUser, of pod or container, that is set to 0 or to no integer."""
     for context in pod.security_contexts:
         field = context["runAsUser"]
         is_user = isinstance(field.value, int) and not isinstance(field.value, bool)
@@ -333,7 +350,10 @@ def _run_as_user(pod: _Pod) -> Iterator[Violation]:
 
 
 def _explicit_seccomp(pod: _Pod) -> Iterator[Violation]:
-    """Containers without a seccomp type, unless the pod has an allowed one; none on Windows."""
+    """A violation for each container without a seccomp type, unless the pod has an allowed one.
+
+    None on Windows.
+    """
     of_pod = pod.spec["securityContext"]["seccompProfile"]["type"]
     if pod.is_windows or _is_one_of(of_pod, _PROFILES):
         return  # a container's own profile is checked by baseline
@@ -344,7 +364,10 @@ def _explicit_seccomp(pod: _Pod) -> Iterator[Violation]:
 
 
 def _restricted_capabilities(pod: _Pod) -> Iterator[Violation]:
-    """Containers that do not drop ALL, and what they add but NET_BIND_SERVICE; none on Windows."""
+    """A violation for each added capability but NET_BIND_SERVICE, and where ALL is not dropped.
+
+    The latter for each container. None on Windows.
+    """
     if pod.is_windows:
         return
     for added in _added_capabilities(pod):

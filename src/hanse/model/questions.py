@@ -34,9 +34,10 @@ class HostLookup(Struct, frozen=True):
 
 
 def host_lookup(host: str, snapshot: Snapshot) -> HostLookup:
-    """The addresses of a host as last answered; asked again after its TTL, within limits.
+    """The addresses of a host as last answered, and the question, due again after the answer's TTL.
 
-    After an error or before an answer the addresses are None.
+    The TTL is held within 5 seconds and 1 hour. Before an answer and after an error the addresses
+    are None, and the question is due after 5 seconds.
     """
     call = Call(PROVIDER, (("host", host),))
     answer = snapshot.fact(Answer, call.id)
@@ -49,9 +50,9 @@ def host_lookup(host: str, snapshot: Snapshot) -> HostLookup:
 
 
 def fresh_values(reads: Sequence[Read], snapshot: Snapshot) -> tuple[Wire | None, ...] | None:
-    """The objects of live reads, None for an absent one, by the answers in the snapshot.
+    """The objects of live reads in their order, None for an absent one, by answers in the snapshot.
 
-    None for all while an answer is missing, is an error, or is not younger than MAX_READ_AGE.
+    None instead of the tuple if any answer is missing, is an error, or has reached MAX_READ_AGE.
     """
     found = [snapshot.fact(Answer, read.id) for read in reads]
     known = [
@@ -63,7 +64,7 @@ def fresh_values(reads: Sequence[Read], snapshot: Snapshot) -> tuple[Wire | None
 
 
 def fresh_read_questions(reads: Iterable[Read]) -> tuple[Question, ...]:
-    """The questions that keep live reads fresh."""
+    """A question for each live read, in their order, due again after MAX_READ_AGE."""
     return tuple(Question(read, MAX_READ_AGE) for read in reads)
 
 

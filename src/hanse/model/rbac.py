@@ -62,9 +62,10 @@ def rbac_rules(
 ) -> tuple[RbacRule, ...]:
     """The rules for clusters of these roles, merged; `leases` are those the agent holds.
 
-    They always include reading CRDs and the namespace of the cluster's identity. A watch of one
-    object is granted by resourceName, since a list or watch with a field selector for one name is
-    a request for that name. RBAC cannot restrict a create by name.
+    They always include reading CRDs and the namespace of the cluster's identity, and Events if a
+    watch of these roles writes. A watch of one object is granted by resourceName, since a list or
+    watch with a field selector for one name is a request for that name. RBAC cannot restrict a
+    create by name.
     """
     chosen = tuple(watches)
     grants = [
@@ -77,17 +78,20 @@ def rbac_rules(
 
 
 def watch_rights(watches: Iterable[Watch], *roles: Role) -> tuple[Right, ...]:
-    """The rights that watches need in clusters of these roles, and nothing else."""
+    """The rights that watches need in clusters of these roles, merged and sorted, and no others.
+
+    Not even those for CRDs, the identity namespace and Events.
+    """
     return _merge([*_watch_grants(tuple(watches), roles)])
 
 
 def lease_rights(leases: Sequence[tuple[str, str]]) -> tuple[Right, ...]:
-    """The rights to hold Leases of these namespaces and names."""
+    """The rights to hold the Leases of these (namespace, name) pairs, merged and sorted."""
     return _merge([*_lease_grants(leases)])
 
 
 def agent_rights(watches: Sequence[Watch], leases: Sequence[tuple[str, str]]) -> tuple[Right, ...]:
-    """The rights that every agent has in its own cluster, for these watches and Leases.
+    """The rights that every agent has in its own cluster: for LOCAL watches, and for these Leases.
 
     They include Events, reading CRDs, and the namespace whose uid identifies the cluster.
     """
@@ -168,7 +172,10 @@ def _watch_grants(watches: Sequence[Watch], roles: Sequence[Role]) -> Iterator[_
         def grant(
             *verbs: str, subresource: str = "", watch: Watch = watch, names: tuple[str, ...] = names
         ) -> _Grant:
-            """A grant of verbs on the watch's kind or a subresource of it."""
+            """A grant of verbs on the watch's kind or a subresource of it, by default for its name.
+
+            It is special if the watch has `only_with`, which its reason then names.
+            """
             kind, special = watch.kind.kind, bool(watch.only_with)
             reason = f"{watch.reason}, only with {watch.only_with}" if special else watch.reason
             return _Grant(watch.namespace, kind, verbs, subresource, names, reason, special)
@@ -187,9 +194,10 @@ def _watch_grants(watches: Sequence[Watch], roles: Sequence[Role]) -> Iterator[_
 
 
 def _merge(grants: Iterable[_Grant]) -> tuple[Right, ...]:
-    """One right for each namespace, resource and set of names; those that others include go.
+    """One right for each namespace, resource and resourceNames, sorted, with all verbs and reasons.
 
-    It is special only if all its grants are.
+    Those that differ in resourceNames alone are joined, and those that another one covers are left
+    out. A right is special only if all its grants are.
     """
     verbs: dict[tuple[str, str, str, tuple[str, ...]], set[str]] = {}
     reasons: dict[tuple[str, str, str, tuple[str, ...]], dict[str, None]] = {}
@@ -220,7 +228,8 @@ def _merge(grants: Iterable[_Grant]) -> tuple[Right, ...]:
 def _join_names(rights: Iterable[Right]) -> list[Right]:
     """The rights, those that differ in their resourceNames alone joined; reasons are kept.
 
-    One without names, which covers all objects, is not joined with one that has some.
+    One without names, which covers all objects, is not joined with one that has some. A joined
+    right is special only if all its parts are.
     """
     joined: dict[tuple[object, ...], Right] = {}
     for right in rights:

@@ -74,7 +74,7 @@ class RefusedWrites(Fact, frozen=True):
 
     @property
     def is_down(self) -> bool:
-        """Whether it is a webhook that does not answer; others answer, and refuse."""
+        """Whether, by the message, a webhook does not answer; other refusers answer, and refuse."""
         return _DOWN.search(self.message) is not None
 
     @property
@@ -106,9 +106,10 @@ def admission_refusal(error: object) -> str:
 
 
 def write_causes(where: ClusterId, message: str, snapshot: MultiClusterSnapshot) -> tuple[Ref, ...]:
-    """Subjects that may explain why a write failed: who refuses it by the message, unserved kinds.
+    """Subjects that may explain why a write failed: who refuses it by the message, if it names one.
 
-    A quota is without its namespace, which the message does not name.
+    Then the CRDs of all kinds that any agent finds not served in the cluster. A quota is without
+    its namespace, which the message does not name.
     """
     refuser = refuser_in(message, where)
     unserved = (
@@ -123,7 +124,8 @@ def write_causes(where: ClusterId, message: str, snapshot: MultiClusterSnapshot)
 def refused_writes(snapshot: Snapshot) -> Iterator[RefusedWrites]:
     """The writes of an agent, in all clusters, that are refused, grouped by who refuses them.
 
-    First those that its Lease reports, if the reader is not the agent, then those of its own facts.
+    First the RefusedWrites facts, which readers other than the agent have from its Lease; then the
+    failed writes of its own facts, by refuser.
     """
     yield from snapshot.facts(RefusedWrites)
     yield from _by_refuser(failed_writes(snapshot.facts, snapshot.local))
@@ -136,10 +138,10 @@ class FactSource(Protocol):
 
 
 def failed_writes(facts: FactSource, local: ClusterId) -> Iterator[WriteOutcome]:
-    """All writes of the agent of a cluster that fail: those of plans, and of Leases.
+    """All writes of the agent of a cluster that fail: those of plans, and renewals of Leases.
 
-    The Leases of members that cannot be led; its own, and that by which it is alive on a broker,
-    only if admission refuses them.
+    The latter are those of members in whose election it cannot take part, and, only if admission
+    refuses them, those of its own Lease and of its heartbeat Lease on a broker.
     """
     yield from facts(WriteOutcome)
     for failure in facts(ElectionFailure):
@@ -161,11 +163,11 @@ def _failed_lease(
 
 
 def lease_refusers(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> tuple[Ref, ...]:
-    """Who refuses the renewals of Leases in a cluster, as any agent says.
+    """Who refuses the renewals of Leases in a cluster, as any agent says; each once.
 
-    A webhook that does not answer may be one of them, whatever is said of it: an agent that is
-    refused its own Lease cannot say so in it. Those of agents are not: they do not answer since
-    the agent is silent.
+    A webhook there that does not answer counts, whatever writes it refuses, unless it is one of
+    Hanse's: an agent that is refused its own Lease cannot say so in it, and Hanse's own webhooks do
+    not answer since the agent is silent.
     """
     found = (one for agent in snapshot.by_agent.values() for one in refused_writes(agent))
     refusers = (one.refuser for one in found if one.leases or (one.is_down and not one.is_by_agent))
@@ -173,7 +175,11 @@ def lease_refusers(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> tuple[
 
 
 def _by_refuser(outcomes: Iterable[WriteOutcome]) -> Iterator[RefusedWrites]:
-    """The failed writes of each refuser that a message names, with the first object by name."""
+    """The failed writes by the refuser that their message names, sorted by it; others are skipped.
+
+    Each group has the first object by cluster and name, its message (cut to 300 characters), and
+    the earliest `since`.
+    """
     groups: dict[Ref, list[WriteOutcome]] = {}
     for one in outcomes:
         place = one.target
@@ -188,7 +194,7 @@ def _by_refuser(outcomes: Iterable[WriteOutcome]) -> Iterator[RefusedWrites]:
 
 
 def refusal_annotations(outcomes: Iterable[WriteOutcome]) -> dict[str, str]:
-    """The annotation of an agent's Lease with the first refusers and what they refuse, as JSON.
+    """The annotation of an agent's Lease: JSON of the first 5 refusers and what they refuse.
 
     Without any its value is empty, which removes it.
     """

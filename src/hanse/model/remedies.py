@@ -27,10 +27,10 @@ _KEYS = frozenset({"cluster", "clusterID", "id", "name"})
 def start_pods(
     where: ClusterId, namespace: str, name: str, snapshot: MultiClusterSnapshot, *, unready: bool
 ) -> tuple[str, ...]:
-    """A kubectl command that scales from 0 to 1, or if `unready` restarts, what a Service selects.
+    """A kubectl command for Deployments and StatefulSets with the labels of a Service's selector.
 
-    That are Deployments and StatefulSets; what has replicas is not scaled. () where the Service is
-    not known here, or has no selector.
+    It scales them from 0 to 1, leaving those with replicas, or if `unready` restarts them. () where
+    the Service is not known here, or has no selector.
     """
     found = snapshot.get(where, Service, name, namespace)
     if found is None or not found.spec.selector:
@@ -51,7 +51,7 @@ def join_broker(
     snapshot: MultiClusterSnapshot,
     namespace: str = BROKER_NAMESPACE,
 ) -> str:
-    """The command that lets a cluster join a broker, or gives it what it lacks there."""
+    """The `hanse join` command by which a cluster joins a broker, or gets what it lacks there."""
     place = broker_namespace_option(namespace)
     joined = f"--broker {snapshot.context_argument(broker)}{place} --cluster-id {cluster}"
     return f"hanse join {joined} --context {snapshot.context_argument(cluster)}"
@@ -78,9 +78,10 @@ def delete_obstacle(
 
 
 def correct_rival(where: ClusterId, message: str, snapshot: MultiClusterSnapshot) -> Remedy:
-    """Ask the author of the object that a message says has the same name as one of ours.
+    """A remedy to edit the object that a message says has the same name as one of ours.
 
-    Where it names none: the administrator of the cluster.
+    It has no command: it asks the object's author, and advises `kubectl edit`. Where the message
+    names no object it asks the administrator of the cluster.
     """
     found = _RIVAL.search(message)
     if found is None:
@@ -96,9 +97,10 @@ def correct_rival(where: ClusterId, message: str, snapshot: MultiClusterSnapshot
 def erase_ranges(
     broker: ClusterId, members: Collection[ClusterId], snapshot: MultiClusterSnapshot
 ) -> tuple[str, ...]:
-    """kubectl commands that empty the ranges of members in the broker's ClusterSets.
+    """kubectl commands that empty the ranges of members in the ClusterSets of a broker.
 
-    Any range is allowed then; () where none is set. The same one may be pasted for two findings.
+    There is one for each of these members that has ranges there; () if none has. Any range is
+    allowed then.
     """
     return tuple(
         snapshot.kubectl(broker, f"patch clusterset {rules.name} --type json -p {quote(patch)}")
@@ -129,8 +131,8 @@ def erase_field(
 ) -> tuple[str, ...]:
     """A kubectl command that removes the field of spec that a message begins with; else ().
 
-    Of a field that is the key of a list's entry the whole entry. Only for kinds where less of a
-    spec is never more of what it does.
+    If the field is the key of an entry in a list, it removes the whole entry. Only for kinds where
+    less of a spec is never more of what it does.
     """
     found = _FIELD.match(message)
     if found is None:

@@ -142,7 +142,10 @@ _SCALARS: dict[Any, Wire] = {
 
 
 def structural_schema(annotation: Any) -> Wire:
-    """The structural schema of a type with constraints of its annotations, description first."""
+    """The structural schema of a type with constraints of its annotations, description first.
+
+    Raises TypeError for types that CRDs cannot describe.
+    """
     if get_origin(annotation) is not Annotated:
         return _type_schema(annotation)
     base, *notes = get_args(annotation)
@@ -156,7 +159,7 @@ def structural_schema(annotation: Any) -> Wire:
 
 
 def object_schema(struct: type[Struct]) -> Wire:
-    """The schema of a struct, without an object's metadata.
+    """The schema of a struct with its validation rules, without an object's metadata.
 
     Fields without a default are required.
     """
@@ -179,7 +182,10 @@ def struct_description(struct: type[Struct]) -> str:
 
 
 def _field_schema(field: FieldInfo) -> Wire:
-    """The schema of a field, with its default if that is a true scalar and no other is given."""
+    """The schema of a field; a default that is a bool, int or str, and not empty, is included.
+
+    A default of the field's annotation takes its place.
+    """
     schema = structural_schema(field.type)
     scalar = isinstance(field.default, bool | int | str)
     if scalar and field.default and "default" not in schema:
@@ -188,7 +194,11 @@ def _field_schema(field: FieldInfo) -> Wire:
 
 
 def constraints(note: Schema) -> Wire:
-    """The schema keywords of a field's annotation, also defaults, list types and CEL rules."""
+    """The schema keywords of a field's annotation, also defaults, list types and CEL rules.
+
+    `known` gives the schema of that struct's fields, `immutable` a rule that the value cannot
+    change.
+    """
     own_options = ("filled", "keys", "unique", "immutable", "known", "rules")
     plain = {name: value for name, value in asdict(note).items() if name not in own_options}
     keywords: Wire = msgspec.to_builtins(Schema(**plain))

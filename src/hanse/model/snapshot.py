@@ -123,7 +123,10 @@ class Snapshot:
     def find_named(
         self, where: ClusterId, kind: str, name: str, namespace: str = ""
     ) -> ObjectRef | None:
-        """The reference of an object by the name of its kind; None if absent or not watched."""
+        """The reference of an object by the name of its kind, whatever its group.
+
+        None if absent or not watched; of several the first.
+        """
         for (cluster, one), stores in self._stores.items():
             if (cluster, one.name) == (where, kind) and any(s.get(namespace, name) for s in stores):
                 return ObjectRef(one, name, namespace)

@@ -39,9 +39,10 @@ def conditions_plan(
     *,
     as_leader_of: ClusterId | None = None,
 ) -> Plan:
-    """A status patch that sets the desired conditions of an object, and their Events.
+    """A plan with a patch of status that sets the desired conditions of an object, and with Events.
 
-    Conditions of other types stay.
+    Conditions of other types stay. The patch is there also if nothing changes; the Events are those
+    of `condition_events`.
     """
     ref = ClusterObjectRef(where, object_ref(obj))
     after = merge_conditions(current, desired, snapshot.now, obj.metadata.generation)
@@ -53,9 +54,10 @@ def conditions_plan(
 def condition_events(
     ref: ClusterObjectRef, current: Iterable[Condition], desired: Iterable[Condition]
 ) -> Iterator[EventRequest]:
-    """The Events for changed conditions: a Warning for a bad one, Normal if it is no longer bad.
+    """The Events for desired conditions whose status or reason is new, compared with the same type.
 
-    Where a condition has several reasons, the Event has the first.
+    A Warning for a bad one; Normal for one that was bad and is not now; nothing else. Where a bad
+    condition has several reasons, the Event has the first.
     """
     known = tuple(current)
     for now in desired:
@@ -69,6 +71,9 @@ def condition_events(
 
 
 def _is_bad(one: Condition) -> bool:
-    """Whether the status is not the good one of its type, for a reason that is not a mere wait."""
+    """Whether a condition's status is not the good one, for a reason that is not a mere wait.
+
+    Good is False for the types in `_BAD_IF_TRUE`, and True for all others.
+    """
     good = "False" if one.type in _BAD_IF_TRUE else "True"
     return one.status != good and one.reason not in _WAITING_REASONS

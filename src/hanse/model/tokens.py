@@ -42,7 +42,7 @@ class TokenAccount(Struct, frozen=True):
 
     @property
     def selector(self) -> str:
-        """Selects the Secrets to which its tokens are bound."""
+        """The label selector of the Secrets to which its tokens are bound: its labels and BOUND."""
         return ",".join(f"{key}={value}" for key, value in {**self.labels, BOUND: "true"}.items())
 
 
@@ -74,7 +74,7 @@ class _Payload(Struct, frozen=True):
 
 
 def parse_claims(token: str) -> TokenClaims | None:
-    """Parse the claims of a token; None if it is not a JWT."""
+    """The claims of a token, whose signature is not verified; None if it is not a valid JWT."""
     match token.split("."):
         case [_, payload, _]:
             try:
@@ -89,7 +89,10 @@ def parse_claims(token: str) -> TokenClaims | None:
 
 
 def _timestamp(seconds: float | None) -> datetime | None:
-    """A Unix time as a UTC datetime; None stays None."""
+    """A Unix time as a UTC datetime, None for None.
+
+    Raises ValueError, OverflowError or OSError if it is out of range.
+    """
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
@@ -109,7 +112,7 @@ class TokenLifetime(Struct, frozen=True):
 
 
 def token_lifetime(token: str, now: datetime) -> TokenLifetime | None:
-    """Whose token it is, and how long it was and is yet valid.
+    """Whose token it is, and how long it was valid when issued and is yet (negative if expired).
 
     None if it does not say when it was issued or expires, or is no ServiceAccount's JWT.
     """
@@ -124,7 +127,7 @@ def token_lifetime(token: str, now: datetime) -> TokenLifetime | None:
 
 
 def token_digest(token: str) -> str:
-    """A short hash of a token, by which it is told from its successors without giving it away."""
+    """A hash of a token, 16 hexadecimal digits: it tells tokens apart and does not reveal them."""
     return blake2b(token.encode(), digest_size=8).hexdigest()
 
 
@@ -137,10 +140,11 @@ class TokenRenewal(Struct, frozen=True):
 
 
 def renew_token(token: str, place: tuple[str, str], snapshot: Snapshot) -> TokenRenewal:
-    """What to do about a token: nothing if it never expires, wait for half of its lifetime.
+    """What to do about a ServiceAccount's token: wait until half of its lifetime is over, then ask.
 
-    Then ask for a new one, and return that once it was issued. `place` is the argument by which the
-    provider finds the API server.
+    After that it asks for a new token every 10 minutes, or returns the one that was issued less
+    than a minute ago. Nothing to do for a token without `token_lifetime`, such as one that never
+    expires. `place` is the argument by which the provider finds the API server.
     """
     lifetime = token_lifetime(token, snapshot.now)
     if lifetime is None:

@@ -12,9 +12,10 @@ def unread_finding(
     kind: type[Object],
     snapshot: MultiClusterSnapshot,
 ) -> Finding:
-    """NotReadable: what is not known of the subject, as a kind could not be listed in a cluster.
+    """A finding NotReadable (a risk) about a subject, as a kind could not be listed in a cluster.
 
-    It is caused by the finding about the person's credentials for that cluster.
+    Its certainty is Unknown, for the reason why the list failed. It is caused by the finding about
+    the person's credentials for that cluster.
     """
     return Finding(
         code="NotReadable",

@@ -34,10 +34,11 @@ def select_parts(
     mode: AffinityMode = "none",
     is_local: Callable[[P], bool] = lambda _: False,
 ) -> list[P]:
-    """Those of the parts that are ready which get traffic: by affinity, then by priority.
+    """The ready parts that get traffic, in the given order; those of weight 0 only if all are.
 
-    One of weight 0 only if no other is ready. The local ones, where they are preferred, are used
-    whatever their priority.
+    Mode `local` selects all local parts, whatever their priority, if there are any. Mode `remote`
+    leaves out the local parts if there are others. Unless local parts are selected so, only parts
+    of the highest priority are.
     """
     parts = [part for part in ready if weighting(part).weight] or list(ready)
     local = [part for part in parts if is_local(part)]

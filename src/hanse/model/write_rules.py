@@ -110,10 +110,11 @@ class MissingWriteRule(Exception):
 def granted_rules(
     access: FeatureAccess, *roles: Role, placed: dict[str, str], name: str
 ) -> tuple[RbacRule, ...]:
-    """The RBAC rules of a feature: read what it watches, write by its rules.
+    """The RBAC rules of a feature for clusters of these roles: to read what it watches, and write.
 
-    `placed` gives the namespaces of HOME and ACCOUNTS. With `name`, the writer's own, only write
-    rules that are granted by name count; without it only the others. Raises `MissingWriteRule`.
+    Writing is granted by its write rules; `placed` gives the namespaces of HOME and ACCOUNTS. With
+    `name`, the writer's own, only write rules that are granted by name count; without it only the
+    others. Raises `MissingWriteRule` if a watch declares a write that no rule covers.
     """
     if missing := undeclared_writes(access, *roles):
         raise MissingWriteRule(f"{access.feature}: no write rule for {', '.join(missing)}")
@@ -122,9 +123,9 @@ def granted_rules(
 
 
 def undeclared_writes(access: FeatureAccess, *roles: Role) -> tuple[str, ...]:
-    """`<group>/<resource> <verb>` that a feature's watches declare and its rules do not cover.
+    """`<group>/<resource> <verb>` that watches of these roles declare and no write rule covers.
 
-    Deletions of what others made (REMOVAL) are not checked.
+    They are sorted. Deletions of what others made (REMOVAL) are not checked.
     """
     written = {
         resource
@@ -159,7 +160,10 @@ _READ = frozenset({"get", "list", "watch"})
 
 
 def _reading(rules: Iterable[RbacRule]) -> Iterable[RbacRule]:
-    """The rules with only their reading verbs; Events are written, and read by no watch."""
+    """The rules with only their verbs get, list and watch.
+
+    Rules without such verbs, and those for Events, are left out.
+    """
     for rule in rules:
         verbs = tuple(verb for verb in rule.verbs if verb in _READ)
         if verbs and rule.resource != "events":
@@ -167,7 +171,11 @@ def _reading(rules: Iterable[RbacRule]) -> Iterable[RbacRule]:
 
 
 def _writing(rules: Sequence[WriteRule], placed: dict[str, str], name: str) -> Iterable[RbacRule]:
-    """The RBAC rules of write rules: with a name those granted by name, without it the others."""
+    """The RBAC rules of write rules with verbs, their namespaces replaced by those in `placed`.
+
+    With a name only rules that are granted by name (`own_name`), for that name; without it only the
+    others.
+    """
     for rule in rules:
         if rule.verbs and rule.own_name == bool(name):
             where = placed.get(rule.namespace, rule.namespace)
@@ -176,12 +184,12 @@ def _writing(rules: Sequence[WriteRule], placed: dict[str, str], name: str) -> I
 
 
 def label(of: str, name: str) -> str:
-    """CEL for the value of a label; empty if it is not set."""
+    """CEL for the value of a label of the object `of`, itself CEL; '' if it is not set."""
     return _entry(f"{of}.metadata.labels", name)
 
 
 def annotation(of: str, name: str) -> str:
-    """CEL for the value of an annotation; empty if it is not set."""
+    """CEL for the value of an annotation of the object `of`, itself CEL; '' if it is not set."""
     return _entry(f"{of}.metadata.annotations", name)
 
 
@@ -191,7 +199,10 @@ def _entry(field: str, name: str) -> str:
 
 
 def before_and_after(condition: str) -> str:
-    """CEL for a condition on `it`, for the old and the new object as far as there is one."""
+    """CEL that is true if a condition on `it` is true of the old object and of the new one.
+
+    On CREATE there is only the new object, on DELETE only the old one.
+    """
     before = condition.replace("it.", "oldObject.")
     after = condition.replace("it.", "object.")
     return (
@@ -201,20 +212,27 @@ def before_and_after(condition: str) -> str:
 
 
 def unless_updated(*conditions: str) -> str:
-    """CEL for conditions on `oldObject` and `object` that every update fulfils."""
+    """CEL that is true for any other request than UPDATE, and for one that meets all conditions.
+
+    The conditions are CEL on `oldObject` and `object`.
+    """
     return f"request.operation != 'UPDATE' || ({' && '.join(conditions)})"
 
 
 def unchanged(field: str) -> str:
-    """CEL for a field, as `spec` or `metadata.labels`, that an update leaves as it is."""
+    """CEL that is true if a field, as `spec` or `metadata.labels`, is equal in old and new object.
+
+    A field that both lack is equal.
+    """
     before, after = f"oldObject.{field}", f"object.{field}"
     return f"(has({after}) == has({before}) && (!has({after}) || {after} == {before}))"
 
 
 def owned_by(author: str) -> str:
-    """CEL for an owner key of `it` that names a cluster, given as CEL, exactly as agents write it.
+    """CEL that is true if the owner key of `it` says that it serves a cluster, given as CEL.
 
-    The key is matched as a whole, so that it cannot name two clusters.
+    The key must have the form in which agents write it, without `led`: it is matched as a whole, so
+    that it cannot name two clusters.
     """
     text = '"[^"]*"'
     head = f'^[{{]"feature":{text},"key":{text},"for":"'
@@ -223,9 +241,9 @@ def owned_by(author: str) -> str:
 
 
 def metadata_requirements(sets: Sequence[str]) -> tuple[Requirement, ...]:
-    """Requirements on metadata that a writer may not set, all but `sets`: updates keep it.
+    """Two requirements on the fields of METADATA that are not in `sets`: an UPDATE keeps them.
 
-    It also creates objects without those of ownerReferences and finalizers.
+    On CREATE those of them that are ownerReferences or finalizers have to be empty.
     """
     frozen = [field for field in METADATA if field not in sets]
     same = " && ".join(unchanged(f"metadata.{field}") for field in frozen)
@@ -246,7 +264,7 @@ def metadata_requirements(sets: Sequence[str]) -> tuple[Requirement, ...]:
 
 
 def user_namespace(*reserved: str) -> Requirement:
-    """The requirement that a namespace is one of users: not Kubernetes' own, and none of these."""
+    """The requirement that a request's namespace is not kube-*, and not one of these."""
     names = ", ".join(f"'{name}'" for name in reserved)
     return Requirement(
         "the namespace is a user's: not kube-*, and none of Hanse's own",
@@ -266,7 +284,10 @@ OUTSIDE_KUBE = Requirement("the namespace is not kube-*", "!request.namespace.st
 
 
 def own_event(instance: str) -> Requirement:
-    """The requirement that an Event is the writer's own; `instance` is CEL, with the Event `it`."""
+    """The requirement that an Event, old and new, has reportingComponent `hanse`, and is one's own.
+
+    `instance`, CEL on the Event `it`, decides the latter; reportingInstance has to be set.
+    """
     return Requirement(
         "reportingComponent is hanse and reportingInstance is the writer's id, before and after",
         before_and_after(

@@ -20,13 +20,15 @@ class OversizedInput(yaml.MarkedYAMLError):
     """YAML that exceeds a bound; `problem` says which, and what to do."""
 
     def __init__(self, problem: str, mark: Any = None) -> None:
+        """An error with this problem, at the place in the YAML that `mark` gives, if any."""
         super().__init__(problem=problem, problem_mark=mark)
 
 
 def check_yaml(text: str | bytes) -> None:
     """Raise `OversizedInput` for YAML that is too large or too deep, also by the aliases in it.
 
-    It reads the stream of events and builds nothing. Raises `yaml.YAMLError` for what is not YAML.
+    The bounds are MAX_BYTES, MAX_DEPTH levels, and MAX_ALIASED values that aliases add. It reads
+    the stream of events and builds nothing. Raises `yaml.YAMLError` for what is not YAML.
     """
     if len(text) > MAX_BYTES:
         raise OversizedInput(f"it is larger than {MAX_BYTES // 1024} KiB; split it")

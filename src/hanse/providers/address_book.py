@@ -198,7 +198,7 @@ class AddressBook:
 
 
 def _free_addresses(network: BookNetwork) -> Iterator[str]:
-    """The free addresses of a network, but for that of its DNS."""
+    """The free host addresses of a network in ascending order, but for that of its DNS."""
     range_ = ip_network(network.range)
     reserved = str(range_[DNS_OFFSET])
     return (
@@ -225,7 +225,7 @@ def book_application(book: AddressBook) -> web.Application:
             return web.json_response({"error": str(error)}, status=409)
 
     async def show(_: web.Request) -> web.Response:
-        """All networks with the addresses that are given out, as JSON."""
+        """All networks with the addresses that are given out, also unconfirmed ones, as JSON."""
         return web.Response(
             body=msgspec.json.encode(book.networks), content_type="application/json"
         )

@@ -74,7 +74,10 @@ class AviController:
         """Kinds are listed at the same time: one of them logs in."""
 
     async def list(self, kind: type[K]) -> Sequence[K]:
-        """List all objects of a kind, page by page; raises NotFound for a kind without a path."""
+        """List all objects of a kind, page by page; raises NotFound for a kind without a path.
+
+        Raises the other errors of `_request`.
+        """
         if kind not in _PATHS:
             raise NotFound(Status(404, "NotFound", f"a controller holds no {kind.kind}"))
         found: list[K] = []
@@ -88,7 +91,11 @@ class AviController:
             page += 1
 
     async def read(self, kind: type[K], name: str) -> K:
-        """Read one object by name: a list of all would be expensive. Raises `NotFound`."""
+        """Read one object by name: a list of all would be expensive.
+
+        Raises `NotFound` if there is none, or the kind has no path, and the other errors of
+        `_request`.
+        """
         if kind not in _PATHS:
             raise NotFound(Status(404, "NotFound", f"a controller holds no {kind.kind}"))
         return _decode_object(kind, await self._read_wire(kind, name))
@@ -105,8 +112,8 @@ class AviController:
     async def update(self, obj: K) -> K:
         """Read the object anew, and replace our fields in it; fields of others stay as they are.
 
-        Raises Conflict if the name is another object now, or if it changes between this read and
-        the write; `ExternalApi` compared `obj` with an earlier read.
+        Returns it as the controller stored it. Raises `NotFound` if it is gone, and `Conflict` if
+        the name is another object now, or if it changes between this read and the write.
         """
         observed = await self._read_wire(type(obj), obj.metadata.name)
         if observed["uuid"] != obj.metadata.uid:
@@ -117,7 +124,7 @@ class AviController:
         return _decode_object(type(obj), await self._request("PUT", path, body))
 
     async def delete(self, obj: K) -> None:
-        """Delete an object by its uid; raises the errors of `_request`."""
+        """Delete an object by its uid; raises `NotFound` and the other errors of `_request`."""
         await self._request("DELETE", f"{_PATHS[type(obj)]}/{quote(obj.metadata.uid)}")
 
     async def close(self) -> None:

@@ -64,7 +64,10 @@ def encode_service(service: AviGslbService) -> Wire:
 
 
 def decode_service(wire: Wire) -> AviGslbService:
-    """The GslbService in a controller's JSON; its default down response is read as an empty one."""
+    """The GslbService in a controller's JSON; missing fields are empty, a missing TTL is None.
+
+    The default down response of the controller is read as an empty one; references as names.
+    """
     down = wire.get("down_response") or {}
     refs = wire.get("health_monitor_refs") or ()
     spec = AviServiceSpec(

@@ -95,7 +95,8 @@ class NameServer:
     async def list(self, kind: type[K]) -> Sequence[K]:
         """All names of the zone but its origin, also those of others, which have no owner record.
 
-        Transfers the zone only if its SOA serial differs from that of the last transfer.
+        Queries the SOA serial, and transfers the zone only if that differs from the last transfer's
+        or an update has failed since. Raises `KubeError`.
         """
         assert kind is PublishedName, "names are all that is kept here"
         async with self._transfer_lock:
@@ -126,7 +127,7 @@ class NameServer:
     async def create(self, obj: K) -> K:
         """Add a name's records and owner TXT by DNS UPDATE; raises AlreadyExists if either exists.
 
-        The result is known to `read` without another transfer.
+        Returns the object as it is given; `read` knows it without another transfer.
         """
         name = _require_published_name(obj)
         update = self._new_update()
@@ -142,7 +143,8 @@ class NameServer:
     async def update(self, obj: K) -> K:
         """Replace a name's records and owner TXT by DNS UPDATE if they are still as last known.
 
-        Raises Conflict or AlreadyExists if not; the result is known to `read` without a transfer.
+        Raises Conflict or AlreadyExists if not, also for a name that the zone did not have.
+        Returns the object as it is given; `read` knows it without a transfer.
         """
         name = _require_published_name(obj)
         observed = self._require_known(name)
@@ -159,7 +161,7 @@ class NameServer:
     async def delete(self, obj: K) -> None:
         """Delete a name's records and owner TXT by DNS UPDATE, and forget the name.
 
-        Raises Conflict or AlreadyExists if they are not as last known.
+        Raises Conflict or AlreadyExists if they are not as last known, or were not there.
         """
         name = _require_published_name(obj)
         observed = self._require_known(name)
@@ -320,6 +322,7 @@ def _require_published_name(obj: Object) -> PublishedName:
 
 
 def _dns_name(name: PublishedName) -> dns.name.Name:
+    """The object's name as an absolute DNS name."""
     return dns.name.from_text(name.name)
 
 
@@ -332,6 +335,7 @@ def _owner_domain(name: PublishedName) -> dns.name.Name:
 
 
 def _rdataset(records: RecordSet, ttl: int) -> dns.rdataset.Rdataset:
+    """The record set with this TTL instead of its own, in the form of dnspython."""
     return dns.rdataset.from_text(dns.rdataclass.IN, records.type, ttl, *records.values)
 
 

@@ -24,13 +24,14 @@ class AddressProvider:
     """
 
     def __init__(self, url: str) -> None:
+        """Send requests to this URL; no connection is kept between them."""
         self._url = url
 
     async def __call__(self, **request: Any) -> Wire:
         """POST the arguments as JSON and return the JSON object of the answer.
 
         Raises OSError for any status but 200, with the answer's `error`, and without a usable
-        answer.
+        answer within REQUEST_TIMEOUT.
         """
         timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT.total_seconds())
         try:

@@ -73,7 +73,7 @@ def _await_end(kernel: socket.socket, changes: Sequence[ElementChange]) -> None:
 
 
 def _answers(data: bytes) -> Iterator[tuple[int, int]]:
-    """The sequence number of each answered message, and its errno, or 0."""
+    """The sequence number of each message that is acknowledged, and its errno, 0 for success."""
     at = 0
     while at + 20 <= len(data):
         length, kind, _, number, _ = struct.unpack_from("=IHHII", data, at)

@@ -62,7 +62,8 @@ class Nftables:
     def run(self, commands: str) -> str:
         """Run commands as one transaction and return their output; raises `NftablesError`.
 
-        Long ones run in a process of their own, whose memory is free afterwards.
+        Long ones run in a process of their own, for two minutes at most, whose memory is free
+        afterwards.
         """
         if len(commands) > _MAX_COMMANDS:
             return _run_in_subprocess(commands)
@@ -74,7 +75,8 @@ class Nftables:
     def run_now(self, commands: str) -> tuple[int, str, str]:
         """Run commands in this process; returns status, output, and first line of the error.
 
-        The status is 0 for success; the error is a general text if there is none.
+        The status is 0 for success, and the error then means nothing; it is a general text if there
+        is none.
         """
         status: int = self._run(self._context, commands.encode())
         output: bytes = self._output(self._context) or b""
@@ -83,7 +85,10 @@ class Nftables:
         return status, output.decode("utf-8", "replace"), text.splitlines()[0]
 
     def change(self, table: str, changes: Sequence[ElementChange]) -> None:
-        """Change elements of sets in the kernel, all or none; raises `NftablesError`."""
+        """Add and remove elements of sets of an `inet` table in the kernel, all or none.
+
+        Raises `NftablesError`.
+        """
         if len(changes) > _MAX_CHANGES:
             self.run(render_changes(changes))
             return
@@ -101,7 +106,10 @@ class Nftables:
 
 
 def _run_in_subprocess(commands: str) -> str:
-    """Run commands in a process of their own, and return their output; raises `NftablesError`."""
+    """Run commands in a process of their own, for two minutes at most, and return their output.
+
+    Raises `NftablesError`.
+    """
     program = (
         "import sys; from hanse.providers.nftables import run_input; sys.exit(run_input(sys.stdin))"
     )
@@ -123,7 +131,10 @@ def _run_in_subprocess(commands: str) -> str:
 
 
 def run_input(commands: TextIO) -> str | None:
-    """Run the commands in a file, and write their output to stdout; returns the error, or None."""
+    """Run the commands in a file, and write their output to stdout; returns the error, or None.
+
+    Raises `NftablesError` if the library is not installed.
+    """
     library = Nftables()
     status, output, error = library.run_now(commands.read())
     sys.stdout.write(output)

@@ -29,8 +29,9 @@ def request_bytes(target: ProbeTarget, *, keep: bool = False) -> bytes:
 def answer_failure(target: ProbeTarget, received: bytes, *, ended: bool) -> str | None:
     """The failure that an answer means, empty for none; None while more has to be read.
 
-    HTTP is judged once it has a line, gRPC once it has a message, both when it has `ended`. Of
-    other types the expected bytes must be in what was received so far.
+    HTTP is judged once it has a line or 4096 bytes, gRPC once it has a message, both when it has
+    `ended`. Other types are judged at once: what was received so far has to contain the expected
+    bytes.
     """
     details = target.details or NO_DETAILS
     match target.type:
@@ -118,7 +119,10 @@ def grpc_request(target: ProbeTarget) -> bytes:
 
 
 def grpc_failure(received: bytes, *, ended: bool) -> str | None:
-    """The failure that an answer means, empty if it is SERVING; None while it is incomplete."""
+    """The failure that an answer means, empty if it is SERVING; None while it is incomplete.
+
+    It is also a failure if it has `ended`, or is too long, without a message.
+    """
     rest, message = received, b""
     if len(rest) > 3 and rest[3] != _SETTINGS:
         return "it does not speak HTTP/2"

@@ -215,7 +215,7 @@ class _OneShotProbe:
         self._loop.add_reader(self._sock, self._read_response)
 
     def _read_response(self) -> None:
-        """Read what arrived, and finish once it can be judged."""
+        """Read what arrived, and finish once it can be judged; a failure to read is the result."""
         try:
             data = self._sock.recv(MAX_RESPONSE)
         except BlockingIOError:
@@ -278,11 +278,12 @@ class _KeptConnection(asyncio.Protocol):
         self._transport.write(request_bytes(self.target, keep=not close))
 
     def close(self) -> None:
-        """Abort the connection, if it is open."""
+        """Abort the connection at once, if it was opened."""
         if self._transport is not None:
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport: from now on the connection is usable."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
 
     def data_received(self, data: bytes) -> None:
@@ -307,7 +308,10 @@ class _KeptConnection(asyncio.Protocol):
             self._finish(failure, last)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Report the error, or CLOSED without one, as the failure of the probe in progress."""
+        """Call `on_closed`, and report the error as the failure of the probe in progress, if any.
+
+        Without an error the failure is CLOSED.
+        """
         self._on_closed(self)
         self._finish(_error_text(exc) if exc is not None else CLOSED, True)
 
@@ -336,7 +340,10 @@ def _error_text(error: BaseException) -> str:
 
 
 def _unverified_context() -> ssl.SSLContext:
-    """A TLS context that verifies nothing: a probe checks that a target answers, not who it is."""
+    """A TLS context of a client that verifies nothing.
+
+    A probe checks that a target answers, not who it is.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

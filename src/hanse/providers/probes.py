@@ -30,7 +30,10 @@ class ProbeFunction(Protocol):
     """Probes a target once; calls `done` once, with the failure or an empty string."""
 
     def __call__(self, target: ProbeTarget, timeout: float, done: Callable[[str], None], /) -> None:
-        """Start a probe; `done` is called later with the failure, empty for success."""
+        """Start a probe without waiting; `done` gets its failure, or an empty text for success.
+
+        It is called once at most: a probe that could not be sent has no result.
+        """
         ...
 
 
@@ -52,20 +55,20 @@ class _TargetState:
         """When the timer is due, in the time of the event loop."""
 
     def schedule(self, when: float, send: Callable[["_TargetState"], None]) -> None:
-        """Send the next probe at `when`, and not when it was due before."""
+        """Have `send` called with this target at `when`, a time of the loop, and at no other."""
         self.stop()
         self.next_probe = when
         self._timer = asyncio.get_running_loop().call_at(when, send, self)
 
     def stop(self) -> None:
-        """Send no probe any more."""
+        """Cancel the timer of the next probe, if any; a probe that runs goes on."""
         if self._timer is not None:
             self._timer.cancel()
 
     def record(self, success: bool) -> bool:
-        """Count a result; returns whether enough in a row, by the rule, differ from the health.
+        """Count a result; whether enough in a row, by the rule, differ from the health so far.
 
-        The health itself is not changed.
+        A target without health differs from any result. The health itself is not changed.
         """
         if success != self._last:
             self._last, self.streak = success, 0
@@ -127,7 +130,7 @@ class Prober:
     async def running(self) -> AsyncIterator[None]:
         """Probe while active, until the block ends; then the health of all targets is dropped.
 
-        `on_change` has to get every change.
+        The caller has to pass every change to `on_change`, and call `resync` when `active` changes.
         """
         self._running = True
         self.resync()
@@ -166,7 +169,7 @@ class Prober:
                     self._remove_owner(probe.target, owner)
 
     def _start_source(self, number: int) -> None:
-        """Start the probes of all keys of a source."""
+        """Start the probes of all keys of a source; those that are running are kept."""
         for key in list(self._sources[number].probe_keys(self._informers.snapshot())):
             self._update_key(number, key)
 
@@ -180,7 +183,7 @@ class Prober:
                 self._update_key(number, key)
 
     def _update_key(self, source: int, key: Key) -> None:
-        """Ask a source for a key's probes.
+        """Ask a source for a key's probes; nothing if they are the same as before.
 
         Start the new targets and drop those without an owner.
         """
@@ -292,10 +295,10 @@ class Prober:
         return len(self._trusted) > 1 and len(self._unreached) == len(self._trusted)
 
     def _publish_health(self, state: _TargetState, up: bool, reason: str) -> None:
-        """Set a target's state, and put its fact if up or the reason differs.
+        """Set a target's state, and put its fact if `up` or the reason differs from the known one.
 
-        `since` stays while up stays the same. Only targets that are up count for whether this
-        prober is isolated.
+        `since` stays while `up` stays the same. Only targets that are not down count for whether
+        this prober is isolated.
         """
         state.up = up
         target = state.probe.target
@@ -324,7 +327,11 @@ class Prober:
 
 
 def _most_frequent(probes: Iterable[Probe]) -> Probe:
-    """The probe with the shortest interval, and of such with the shortest timeout and failures."""
+    """The probe with the shortest interval.
+
+    Of equal ones that with the shortest timeout, then that which needs the fewest failures, and
+    then successes, in a row.
+    """
     return min(probes, key=lambda p: (p.rule.interval, p.rule.timeout, p.rule.down, p.rule.up))
 
 

@@ -50,17 +50,20 @@ class TokenIssuer:
         return {"token": token}
 
     async def _send_to_connected(self, cluster: ClusterId, request: Request) -> Response:
-        """Send by the agent's connection to a cluster; raises `KubeError` without one."""
+        """Send by the agent's connection to a cluster; a status other than 2xx is raised.
+
+        Raises `KubeError` without a connection.
+        """
         connection = self.informers.connections.get(cluster) if self.informers is not None else None
         if connection is None or not isinstance(connection.api, ClusterClient):
             raise KubeError(f"{cluster} is not connected")
         return await connection.api.send(request)
 
     async def _send_by_kubeconfig(self, place: str, replaces: str, request: Request) -> Response:
-        """Send with the token that is to be replaced: followers are not connected to sites.
+        """Send by the kubeconfig context whose token has the digest `replaces`, and close it again.
 
-        `replaces` is that token's digest; raises `KubeError` if the kubeconfig in `place` has no
-        such token.
+        `place` is the `namespace/name/key` of the kubeconfig's Secret; raises `KubeError` if it has
+        no such token. Followers, which are not connected to sites, send this way.
         """
         for context, config in self._contexts(place):
             if config.identity.token and token_digest(config.identity.token) == replaces:
@@ -74,8 +77,8 @@ class TokenIssuer:
     def _contexts(self, place: str) -> list[tuple[str, ClientConfig]]:
         """The contexts with usable credentials of the kubeconfig in a Secret of the own cluster.
 
-        Each with its configuration; none if the Secret or its key is missing. `place` is
-        `namespace/name/key`. Raises `BadCredentials` for a text that is no kubeconfig.
+        Each with its configuration; none if the Secret, as cached, or its key is missing. `place`
+        is `namespace/name/key`. Raises `BadCredentials` for a text that is no kubeconfig.
         """
         namespace, name, key = place.split("/")
         snapshot = self.informers.snapshot() if self.informers is not None else None

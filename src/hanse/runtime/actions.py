@@ -76,7 +76,10 @@ class Diff(Struct, frozen=True):
 
 
 def is_omission(action: Action) -> bool:
-    """Whether an action deletes an owned object because its plan no longer names it."""
+    """Whether an action deletes an owned object because its plan no longer names it.
+
+    False for a deletion by leaving the cluster, or for another cause.
+    """
     return isinstance(action, Delete) and action.cause == OMITTED
 
 

@@ -67,7 +67,10 @@ class Api(Protocol):
     async def list(
         self, kind: type[K], *, namespace: str = "", labels: str = "", fields: str = ""
     ) -> Listed[K]:
-        """List all objects from the server itself, not from an informer's store."""
+        """List all objects under the selectors from the server itself, not an informer's store.
+
+        An empty namespace is all of them.
+        """
         ...
 
     async def read(self, kind: type[K], name: str, namespace: str = "") -> K:
@@ -97,7 +100,10 @@ class Api(Protocol):
     async def delete(
         self, kind: type[K], name: str, namespace: str, *, uid: str = "", resource_version: str = ""
     ) -> K | None:
-        """Delete an object; returns it while finalizers keep it, else None. Raises NotFound."""
+        """Delete an object; returns it while finalizers keep it, else None.
+
+        Raises NotFound if it is absent, Conflict if it has not the uid or version that is given.
+        """
         ...
 
     async def discover(self) -> None:
@@ -143,8 +149,8 @@ class ClusterClient(Client):
     async def discover(self) -> None:
         """Refresh the served kinds now, and again after every change of a CRD, until cancelled.
 
-        That restarts informers that wait for their kind; without the right to watch CRDs these
-        retry at intervals.
+        That restarts informers that wait for their kind. While CRDs cannot be watched, as without
+        the right to, these retry at intervals.
         """
         await self._refresh_kinds()
         mapper = self.rest_mapper
@@ -180,9 +186,9 @@ class ClusterClient(Client):
             self.rest_mapper.follows_definitions = False
 
     async def _refresh_kinds(self) -> None:
-        """Discover the kinds until that succeeds.
+        """Discover the kinds of the server until that succeeds.
 
-        Waits between attempts, 30 s if no backoff applies.
+        Waits between attempts by the backoff of the error, 30 s if it has none.
         """
         for attempt in count():
             try:
@@ -205,7 +211,7 @@ class ClusterClient(Client):
 
 
 def _parse_date(text: str) -> datetime | None:
-    """The time of a `Date` header; None if it is missing or invalid."""
+    """The time of a `Date` header; None if it is empty or invalid."""
     try:
         return parsedate_to_datetime(text) if text else None
     except ValueError:

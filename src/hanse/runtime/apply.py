@@ -39,7 +39,10 @@ class Fence(Protocol):
     """Decides at the moment of a write whether this agent still may send it."""
 
     def may_write(self, member: ClusterId | None) -> bool:
-        """Whether we may write now as the leader of a member, or with None as this agent."""
+        """Whether we may write now as the leader of a member, or with None as this agent.
+
+        False if another replica or another supervisor may be the leader by now.
+        """
         ...
 
 
@@ -86,8 +89,8 @@ class Writer:
     ) -> list[WriteReport]:
         """Send actions, clusters in parallel, and return the reports of those that were tried.
 
-        A failure stops the actions of its own cluster alone. `finished` is called with each cluster
-        once its last write has ended.
+        Within a cluster they are sent step by step; a failure stops the actions of its own cluster
+        alone. `finished` is called with each cluster once its last write has ended.
         """
         by_cluster: dict[ClusterId, list[Action]] = {}
         for action in actions:
@@ -147,11 +150,12 @@ class Writer:
         return report
 
     async def _send(self, action: Action) -> WriteReport:
-        """Send one write and observe its answer in the stores; errors become `result_of` reports.
+        """Send one write and observe its answer in the stores; a `KubeError` becomes a report.
 
-        `Failed` with Conflict if the object changed meanwhile; `Failed` without sending if the
-        cluster is not connected, or is being left and the write would make an object ours that
-        leaving deletes.
+        `Failed`, unsent, if the cluster is not connected, or is being left and the write would make
+        an object ours that leaving deletes. A create that finds an object is judged by
+        `_report_existing`; a change since the observation is `Failed` with Conflict, other errors
+        are as in `result_of`.
         """
         connection = self._informers.connections.get(action.where)
         if connection is None:
@@ -184,13 +188,18 @@ class Writer:
         return WriteReport(action, "Done", resource_version=version)
 
     def _is_withdrawn(self, action: Action) -> bool:
-        """Whether leaving the action's cluster deletes its object; at home only a led one."""
+        """Whether leaving the action's cluster would delete the object that is written.
+
+        In the local cluster only if it is written as that cluster's leader, elsewhere always.
+        """
         return action.as_leader_of == action.where or action.where != self._informers.local
 
     async def _patch(self, action: Update, api: Api) -> str:
         """Patch an object and return its new resourceVersion.
 
-        The store observes the answer, except that of the scale subresource.
+        It is a JSON patch of one entry if the action has one, else a merge patch with
+        resourceVersion and uid as preconditions. The store observes the answer, except that of the
+        scale subresource.
         """
         base = action.base
         patched = await api.patch(
@@ -229,9 +238,11 @@ class Writer:
             self._informers.observe_write(action.where, remaining)
 
     async def _report_existing(self, action: Action, error: AlreadyExists) -> WriteReport:
-        """Read live what a create found: `Failed`, and retried, if it is ours; else `Foreign`.
+        """Report a create that found an object, which is read live, and observed by the store.
 
-        Also `Failed` if it cannot be read. The store observes what was found.
+        `Failed` with AlreadyExists, to be planned again, if it has the owner that was to be
+        written, or neither has one; else `Foreign`. Also `Failed` if it cannot be read, or its
+        cluster is no longer connected.
         """
         assert isinstance(action, Create), "only creates find an object"
         obj, connection = action.object, self._informers.connections.get(action.where)
@@ -262,10 +273,10 @@ def _makes_ours(action: Action) -> bool:
 
 
 def _has_changed_meanwhile(error: ApiError, action: Action) -> bool:
-    """Whether an error says that the object is not as it was observed: it is planned again.
+    """Whether an error says that the object is not as it was observed, so that it is planned again.
 
-    It was deleted, its entry fails a test, or it refers to an object that the server does not know
-    yet.
+    True for NotFound of an update, or of a create that names the created object itself, and for
+    Invalid of an entry's patch, of which a test failed.
     """
     match error:
         case NotFound():
@@ -363,9 +374,9 @@ class WriteOutcomes:
     ) -> None:
         """Put and drop `WriteOutcome` and `PausedObject` facts after one plan of a key.
 
-        Obstacles of the diff and reports that are not Done make one; reports of Conflict or
-        AlreadyExists do not: the key is planned again. An action that was not `tried`, because it
-        is backed off, keeps its fact.
+        Obstacles of the diff, and reports that are not Done, put an outcome, but for reports of
+        Conflict or AlreadyExists: the key is planned again. The key's other outcomes are dropped,
+        except that of an action that is planned and was not `tried`, because it is backed off.
         """
         known = item in self._by_item or item in self._paused_by_item
         if not (known or found.actions or found.obstacles or found.paused):
@@ -395,7 +406,10 @@ class WriteOutcomes:
         )
 
     def _record_pauses(self, item: Item, paused: frozenset[ClusterObjectRef]) -> None:
-        """Put and drop `PausedObject` facts by what one plan of a key found."""
+        """Put `PausedObject` for each object that is paused now, and drop those of the plan before.
+
+        `paused` has all that this plan of the key found.
+        """
         before = self._paused_by_item.pop(item, frozenset())
         for place in sorted(before - paused):
             self._informers.drop_fact(PausedObject, place)
@@ -405,7 +419,10 @@ class WriteOutcomes:
             self._paused_by_item[item] = paused
 
     def _put_outcome(self, place: ClusterObjectRef, result: WriteResult, message: str) -> None:
-        """Put a `WriteOutcome` fact if it differs; a failure after a failure changes nothing."""
+        """Put a `WriteOutcome` fact if its result or message differs from the known one.
+
+        A `Failed` after a `Failed` changes nothing, whatever its message.
+        """
         known = self._informers.facts.get(WriteOutcome, place)
         if known is not None and known.result == result == "Failed":
             return  # a failing server's message may differ each time: no reason to enqueue a key

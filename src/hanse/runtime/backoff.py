@@ -107,9 +107,9 @@ class BackoffTracker:
     def observe_plan(self, item: Item, plan: Plan) -> None:
         """Mark the earlier writes of a key that this plan contradicts as superseded.
 
-        That is a deletion of what it desires, or a write of what it does not; none if it keeps all.
-        When one is repeated later, it is our own decision, and does not count as contested by
-        others.
+        That is a deletion of what it desires or patches, or a write of what it does not; none if it
+        keeps all. When one is repeated later, it is our own decision, and does not count as
+        contested by others.
         """
         if item not in self._written or plan.keep_all:
             return
@@ -126,7 +126,8 @@ class BackoffTracker:
     ) -> list[Action]:
         """The actions that may be sent now; `retry_after` is called for each that has to wait.
 
-        Such an action also holds back the later steps of its cluster, but no omissions.
+        One waits after a refusal, while it is contested, and as a shared object for more changes
+        and other agents. It also holds back the later steps of its cluster, but no omissions.
         """
         now = self._time()
         several = list(actions)
@@ -149,8 +150,9 @@ class BackoffTracker:
     def record(self, item: Item, reports: Iterable[WriteReport]) -> timedelta | None:
         """Record how writes ended; returns the shortest delay to retry the key.
 
-        None if all are done. A write that is done ends its object's refusal and counts as one more
-        repeat of that write.
+        None if all are done, which resets the key's attempts. A write that is done ends its
+        object's refusal and counts as one more repeat; one that was refused, forbidden or foreign
+        is not sent again unchanged before a delay of its own.
         """
         delays: list[timedelta] = []
         attempt = self._attempts.get(item, 0)
@@ -181,7 +183,7 @@ class BackoffTracker:
         self._others_wrote_at = self._time()
 
     def forget_refusals(self, where: ClusterId, namespace: str | None = None) -> set[Item]:
-        """Forget refusals by a cluster, or by one of its namespaces; returns their keys."""
+        """Forget refused writes in a cluster, or in one of its namespaces; returns their keys."""
         if not self._refusals:
             return set()
         forgotten = [
@@ -192,7 +194,7 @@ class BackoffTracker:
         return {self._refusals.pop(place).item for place in forgotten}
 
     def delay_after_error(self, item: Item) -> timedelta:
-        """Count an unexpected error of a key's plan, and return the delay until its retry."""
+        """Count an unexpected error of a key, and return the delay until its retry, by ERRORS."""
         self._errors[item] = self._errors.get(item, -1) + 1
         return ERRORS.delay(self._errors[item], self._random)
 
@@ -201,9 +203,10 @@ class BackoffTracker:
         self._errors.pop(item, None)
 
     def _track_pending(self, item: Item, actions: Iterable[Action], now: float) -> None:
-        """Keep since when each shared object of a key needs a write; others are dropped.
+        """Keep since when each shared object of a key needs a write, and drop the key's others.
 
-        Except for the first in rank, that time restarts when another agent writes the object.
+        Except for rank 0, that time restarts when the object has another version than before, since
+        another agent wrote it.
         """
         known = self._pending.pop(item, {})
         pending: dict[ClusterObjectRef, _Pending] = {}
@@ -222,7 +225,8 @@ class BackoffTracker:
     def _rank_wait(self, item: Item, action: Action, now: float) -> float:
         """Seconds until a shared object is written: for more changes, and for agents before us.
 
-        0 or less: none. An awaited object does not wait for more changes.
+        0 or less: none, as for deletions and objects of our own. An awaited object does not wait
+        for more changes; the wait grows with the load.
         """
         if isinstance(action, Delete) or action.rank is None:
             return 0.0
@@ -246,7 +250,10 @@ class BackoffTracker:
         return refusal.until - now
 
     def _contest_wait(self, action: Action, now: float) -> float:
-        """Seconds that a write has to wait since it was repeated against others' writes; else 0."""
+        """Seconds that a write has to wait since it was repeated against others' writes; else 0.
+
+        Another write of the same object does not wait.
+        """
         contested = [r for r in self._repeats.get(target_ref(action), ()) if r.until > now]
         if not contested:
             return 0.0  # the usual case: no need to compute the digest
@@ -254,10 +261,11 @@ class BackoffTracker:
         return max((r.until - now for r in contested if r.digest == digest), default=0.0)
 
     def _count_repeat(self, item: Item, action: Action, resource_version: str) -> None:
-        """Count the same write of the same object; of its other recent writes three are kept.
+        """Count how often the same write of an object was done, a window apart at most.
 
-        Beyond CONTEST_REPEATS the write has to wait. One that nobody undid, or that we decided
-        otherwise in between, counts OWN_REPEAT, not 1.
+        Beyond CONTEST_REPEATS the next same write has to wait. One that nobody undid, or that we
+        decided otherwise in between, counts OWN_REPEAT, not 1. Of other recent writes of the object
+        three are kept.
         """
         place, digest, now = target_ref(action), _digest(action), self._time()
         recent = [r for r in self._repeats.get(place, ()) if now - r.last < CONTEST_WINDOW]
@@ -305,7 +313,8 @@ class BackoffTracker:
     def _record_refusal(self, item: Item, report: WriteReport) -> timedelta:
         """Record a refused, forbidden or foreign write; returns the delay until it is retried.
 
-        The attempts count from 0 again when the write differs from the one refused before.
+        The delay grows with each refusal of the same write, and is the shortest for another one.
+        The oldest refusals beyond MAX_TRACKED are dropped.
         """
         digest = _digest(report.action)
         known = self._refusals.get(report.target)
@@ -320,9 +329,10 @@ class BackoffTracker:
 
 
 def _was_undone(action: Action, last: _Repeats) -> bool:
-    """Whether somebody else changed what our last write of an object left.
+    """Whether an object is not as our last write left it, so that somebody else changed it.
 
-    A write of status is not undone by a change of the spec.
+    That is by its resourceVersion, empty for an absent object. A write of status is not undone by a
+    change of the spec.
     """
     of_status = isinstance(action, Update) and action.subresource == "status"
     if of_status and _object_generation(action) != last.generation:
@@ -337,14 +347,20 @@ def _object_generation(action: Action) -> int:
 
 
 def only_deferrable(actions: Sequence[Action]) -> bool:
-    """Whether all actions write shared objects that nobody waits for; False without actions."""
+    """Whether all actions create or patch shared objects that nobody waits for.
+
+    False without actions.
+    """
     return bool(actions) and all(
         not isinstance(a, Delete) and a.rank is not None and not a.awaited for a in actions
     )
 
 
 def _digest(action: Action) -> bytes:
-    """A hash of what an action writes, of a deletion only of the object's name."""
+    """A hash of what an action writes, by which the same write is recognized.
+
+    Of a deletion only of the object's name; where, step and leadership do not count.
+    """
     match action:
         case Create(_, obj):
             content = msgspec.json.encode(("create", obj))

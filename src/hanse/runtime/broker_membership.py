@@ -79,9 +79,9 @@ class BrokerMembership:
     async def run(self, is_active: Callable[[], bool]) -> None:
         """Wait, while active, until our record has phase Leaving, Left or Replaced; then withdraw.
 
-        Leaving withdraws everywhere and writes Left. A record of an earlier epoch is ignored. Once
-        this cluster has left, a record of a later epoch, or a new one, connects the broker again.
-        Returns once another cluster has its id.
+        Leaving withdraws everywhere and writes Left; the others withdraw at home. A record of an
+        earlier epoch is ignored. Once this cluster has left, a record of a later epoch, or a new
+        one, connects the broker again. Returns once another cluster has its id (Replaced).
         """
         while True:
             self._changed.clear()  # before the record is read, so that no change is missed
@@ -126,7 +126,10 @@ class BrokerMembership:
             return None
 
     async def _leave(self) -> None:
-        """Delete our objects there and what came from there, write phase Left, and disconnect."""
+        """Delete our objects there and what came from there, write phase Left, and disconnect.
+
+        Sets `has_left`; waits however long that takes.
+        """
         log.warning("leaving the broker", extra={"namespace": self._namespace})
         await leave(self._reconciler, self._broker, self._finish)
         self.has_left = True
@@ -154,10 +157,11 @@ class BrokerMembership:
                 return
 
     async def _withdraw_at_home(self) -> None:
-        """Delete at home what came from a broker that has given this cluster up, and disconnect.
+        """Withdraw at home what came from a broker that has given this cluster up, and disconnect.
 
-        Sets `has_left` and puts `ClusterDeparted` for the broker. What we wrote there is deleted,
-        too, if the broker is synced, within STRAY_TIMEOUT.
+        Sets `has_left`, puts `ClusterDeparted` for the broker, so that plans delete it, and waits
+        until it is gone. What we wrote there is deleted, too, if the broker is synced, within
+        STRAY_TIMEOUT.
         """
         self.has_left = True
         log.warning(
@@ -195,7 +199,10 @@ class BrokerMembership:
             await asyncio.sleep(POLL_INTERVAL)
 
     def _derived_at_home(self) -> tuple[ClusterObjectRef, ...]:
-        """Our objects at home, outside the broker's namespace, with the broker as a source."""
+        """The references of our objects at home with the broker as a source.
+
+        Without those in the broker's namespace.
+        """
         local = self._reconciler.informers.local
         return tuple(
             ClusterObjectRef(where, object_ref(obj))

@@ -34,7 +34,11 @@ class _AppliedRecord(Struct, frozen=True, omit_defaults=True):
 
 
 def with_applied_record(obj: K) -> K:
-    """The object with annotation hanse.dev/applied for the next comparison, unless it is empty."""
+    """The object with annotation hanse.dev/applied, which the next comparison reads.
+
+    It names its labels and annotations, and has a hash of its open fields; the object is returned
+    unchanged if there is nothing to record.
+    """
     meta = obj.metadata
     text = _encode_record(tuple(meta.labels), tuple(meta.annotations), _open_fields_hash(obj))
     if not text:
@@ -55,7 +59,11 @@ def _encode_record(labels: tuple[str, ...], annotations: tuple[str, ...], open_h
 
 
 def object_patch(desired: K, observed: K) -> Wire:
-    """The merge patch of everything but status that makes `observed` as `desired`; {} if it is."""
+    """The merge patch of everything but status that makes `observed` as `desired`; {} if it is.
+
+    Fields that the server allocates, and labels and annotations that we never applied, stay. A
+    different epoch alone is no difference.
+    """
     change = _struct_patch(desired, observed, "", type(desired).allocated, skip=_NOT_SPEC)
     record = _decode_record(observed.metadata.annotations.get(APPLIED, ""))
     if _open_fields_hash(desired) != record.open:
@@ -96,9 +104,9 @@ def _struct_patch(
 ) -> Wire:
     """The merge patch that makes `observed` as desired; empty if nothing differs.
 
-    Fields in `skip` are left out, and so are `allocated` ones (paths from the object) that are not
-    desired: the server sets them. A map of any values differs only if it lacks a desired entry.
-    `path` is the struct's own path in the object.
+    Fields in `skip` are left out at the top, and so are at any depth `allocated` ones (paths from
+    the object) that are at their default in `desired`: the server sets them. A map of any values
+    differs only if it lacks a desired entry. `path` is the struct's own path in the object.
     """
     change: Wire = {}
     for f in _fields_of(type(desired)):
@@ -122,6 +130,7 @@ def _struct_patch(
 
 @cache
 def _fields_of(kind: type[Struct]) -> tuple[FieldInfo, ...]:
+    """The fields of a struct; cached."""
     return fields(kind)  # which evaluates annotations anew at each call
 
 
@@ -199,7 +208,10 @@ def _meta_patch(desired: Meta, observed: Meta, record: _AppliedRecord, others_ch
 
 
 def _map_patch(desired: dict[str, str], observed: dict[str, str], applied: Iterable[str]) -> Wire:
-    """Set desired entries, and remove those that we applied before and no longer desire."""
+    """The patch that sets desired entries, and removes those in `applied` that are not desired.
+
+    Other entries stay; {} if nothing is to change.
+    """
     if desired == observed:
         return {}
     change: Wire = {n: v for n, v in desired.items() if observed.get(n) != v}
@@ -217,7 +229,10 @@ def _decode_record(text: str) -> _AppliedRecord:
 
 
 def _open_fields(obj: Object) -> Wire:
-    """The top-level fields of an object that contain maps of any shape, as JSON by JSON name."""
+    """The top-level fields of an object that contain maps of any shape, as JSON by JSON name.
+
+    Without metadata and status.
+    """
     return {
         encoded: msgspec.to_builtins(getattr(obj, name), str_keys=True)
         for name, encoded in _open_field_names(type(obj))
@@ -226,7 +241,10 @@ def _open_fields(obj: Object) -> Wire:
 
 @cache
 def _open_field_names(kind: type[Object]) -> tuple[tuple[str, str], ...]:
-    """Python and JSON names of top-level fields, but metadata and status, with open maps."""
+    """Python and JSON names of the top-level fields with an open map in them, at any depth.
+
+    Without metadata and status; cached.
+    """
     return tuple(
         (f.name, f.encode_name)
         for f in fields(kind)
@@ -252,7 +270,10 @@ def _is_open(type_: Any) -> bool:
 
 
 def _replace_patch(desired: Wire, observed: Any) -> Wire:
-    """The merge patch that leaves nothing but `desired`; the server fills in defaults again."""
+    """The merge patch that leaves nothing but `desired`, at any depth; {} if they are equal.
+
+    Entries that only `observed` has become None; if `observed` is no map, the patch is `desired`.
+    """
     if not isinstance(observed, dict):
         return desired
     change: Wire = dict.fromkeys(observed.keys() - desired.keys())

@@ -41,7 +41,7 @@ class Permit:
         self._release_if_finished()
 
     def release(self) -> None:
-        """Let another key begin, once; unfinished writes go on."""
+        """Let another key begin; unfinished writes go on. A second call does nothing."""
         if self._limit is not None:
             self._timer.cancel()
             self._limit.free.release()
@@ -53,7 +53,10 @@ class Permit:
             self.release()
 
     def _time_out(self) -> None:
-        """Count the clusters that have not answered as unresponsive, and release."""
+        """Count the unfinished clusters that have answered no write as unresponsive, and release.
+
+        Nothing if the permit was released before.
+        """
         if self._limit is not None:
             self._limit.suspect(self._unfinished)
         self.release()
@@ -82,12 +85,12 @@ class ConcurrencyLimit:
         return Permit(self, clusters)
 
     def record_answer(self, cluster: ClusterId) -> None:
-        """Note that a cluster has answered a write, with success or not."""
+        """Note that a cluster has answered a write, with success or not: it is not unresponsive."""
         self._answered_at[cluster] = loop_time()
         self.unresponsive.discard(cluster)
 
     def suspect(self, clusters: Iterable[ClusterId]) -> None:
-        """Mark those clusters unresponsive that answered no write within the timeout.
+        """Mark those clusters unresponsive that answered no write within the last PERMIT_TIMEOUT.
 
         A busy cluster answers some writes; keys go on waiting for it, so that it is written to no
         more often than it has to be.

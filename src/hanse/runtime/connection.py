@@ -61,7 +61,10 @@ class Scope(NamedTuple):
         return f"metadata.name={self.name}" if self.name else ""
 
     def selects(self, obj: Object) -> bool:
-        """Whether an object of the kind matches the scope's namespace, name and label selector."""
+        """Whether an object of the kind matches the scope's namespace, name and label selector.
+
+        Empty ones match all; of labels every term must match.
+        """
         if self.namespace and self.namespace != obj.metadata.namespace:
             return False
         if self.name and self.name != obj.metadata.name:
@@ -71,9 +74,9 @@ class Scope(NamedTuple):
 
 
 def _term_matches(term: str, labels: dict[str, str]) -> bool:
-    """Whether labels match one term of a selector, by equality or existence.
+    """Whether labels match one term of a selector: `key=value`, `key==value` or `key`.
 
-    Other terms never do.
+    False for any other term, such as `key!=value`.
     """
     name, equals, value = term.partition("=")
     if equals and not name.endswith("!"):
@@ -97,14 +100,18 @@ class Informer:
 
     @property
     def synced(self) -> bool:
-        """Whether everything was listed once, or the kind is known not to be served."""
+        """Whether everything was listed once, or the kind is known not to be served.
+
+        An outage after that does not count.
+        """
         return self.served is False or self.store.synced
 
     def take(self, event: WatchEvent[Any]) -> Iterable[StoreChange[Any]]:
         """Apply an event of the stream to the store; returns what changed there.
 
-        Sets or clears the error; a list clears it only after a restart, else the next watch event
-        does. An optional kind that is forbidden counts as not served.
+        Sets or clears the error and `served`; a list clears the error only after a restart, else
+        the next watch event does. A kind that is not served, and an optional one that is forbidden,
+        counts as not served, and is no longer synced in the store.
         """
         match event:
             case Interrupted(Forbidden()) if self.scope.optional:
@@ -165,7 +172,8 @@ class Connection:
     def current_state(self, now: datetime) -> ClusterState:
         """The state by informers and probes as they are now; `since` stays while the phase does.
 
-        It is never later than `now`: a clock may go back. Relists that are done are dropped.
+        It is never later than `now`: a clock may go back. `state` is not set by this, but relists
+        that are done are dropped.
         """
         self._drop_done_relists()
         listed = all(informer.synced for informer in self.informers.values())
@@ -188,7 +196,7 @@ class Connection:
         )
 
     def log_phase(self) -> None:
-        """Log the phase; missing rights are a warning, since people have to fix them."""
+        """Log the phase at level info, or warning for missing rights: people have to fix them."""
         state = self.state
         fields = {"cluster": state.cluster, "phase": state.phase.value, "why": state.reason}
         level = logging.WARNING if self.forbidden else logging.INFO
@@ -207,50 +215,63 @@ class Connection:
 
     @property
     def _untrusted(self) -> bool:
-        """Whether an informer is down since the certificate of the cluster is not trusted."""
+        """Whether an informer is down because the certificate of the cluster is not trusted."""
         return any(isinstance(i.error, Untrusted) for i in self.informers.values())
 
     @property
     def interrupted(self) -> bool:
-        """Whether an informer is down, which then retries by itself."""
+        """Whether an informer has an error; it then retries by itself."""
         return any(informer.error is not None for informer in self.informers.values())
 
     @property
     def silent(self) -> bool:
-        """Whether probes fail, or informers are down and those that are got not even an error."""
+        """Whether probes fail, or informers are down and none of those has got an answer.
+
+        An error of the server is an answer.
+        """
         errors = [i.error for i in self.informers.values() if i.error is not None]
         unanswered = bool(errors) and all(isinstance(e, Unreachable) for e in errors)
         return bool(self.unresponsive) or unanswered
 
     @property
     def forbidden(self) -> tuple[Kind, ...]:
-        """The kinds of the informers that are down, if each of them is Forbidden; else ()."""
+        """The kinds of the informers that are down, if each of them is Forbidden; else ().
+
+        Also () if none is down.
+        """
         failing = [i for i in self.informers.values() if i.error is not None]
         if not all(isinstance(i.error, Forbidden) for i in failing):
             return ()
         return tuple(i.scope.kind.kind for i in failing)
 
     def expect_late_claim(self) -> None:
-        """Count a write as under way that got no answer, until its server has given it up.
+        """Count a write that got no answer as under way until its server has given it up.
 
-        It may have waited here before it was sent, or on its way, so that the server got it as late
-        as now.
+        That is after SERVER_TIMEOUT. It may have waited here before it was sent, or on its way, so
+        that the server got it as late as now.
         """
 
         def end() -> None:
+            """Count one write less as under way."""
             self.claims_under_way -= 1
 
         self.claims_under_way += 1
         asyncio.get_running_loop().call_later(SERVER_TIMEOUT, end)
 
     def mark_restored(self) -> None:
-        """Mark the cluster as recovering, and every informer as one that must list once more."""
+        """Mark the cluster as recovering, and every informer as one that must list once more.
+
+        No informer is restarted here.
+        """
         self.relists_pending = {scope: i.store.lists for scope, i in self.informers.items()}
         self.recovering = True
         self._stop_timer()  # of an earlier restore
 
     def mark_outdated(self, kinds: Container[type[Object]]) -> None:
-        """Mark the informers of these kinds that have listed as those that must list once more."""
+        """Mark the informers of these kinds that have listed as those that must list once more.
+
+        They are not restarted here; until they have listed the phase is Connecting.
+        """
         self.outdated |= {
             scope: informer.store.lists
             for scope, informer in self.informers.items()
@@ -260,7 +281,8 @@ class Connection:
     def time_recovery(self, end: Callable[[Self], None]) -> None:
         """Start the timer that calls `end` after RECOVERY, if the cluster is recovering and synced.
 
-        A timer that runs goes on; it is stopped when the phase is neither Synced nor Leaving.
+        That is in the phases Synced and Leaving; in other phases the timer is stopped. A timer that
+        runs goes on.
         """
         if self.state.phase not in (Phase.SYNCED, Phase.LEAVING):
             self._stop_timer()
@@ -275,7 +297,10 @@ class Connection:
             self._recovery_timer = None
 
     def _drop_done_relists(self) -> None:
-        """Drop the pending relists of informers that listed again, are gone or not served."""
+        """Drop the pending relists of informers that listed again, are gone or not served.
+
+        Both those after a restore and those since we lead.
+        """
         self.relists_pending = dict(filter(self._is_pending, self.relists_pending.items()))
         self.outdated = dict(filter(self._is_pending, self.outdated.items()))
 
@@ -288,10 +313,11 @@ class Connection:
         )
 
     def _phase(self, listed: bool) -> tuple[Phase, str]:
-        """The phase and its reason: the first of UNREACHABLE, RESTORED, LEAVING, CONNECTING, SYNCED
+        """The phase and its reason, empty for some: the first that applies, in this order.
 
-        that applies: it is RESTORED until all informers listed again, and CONNECTING until
-        `listed`, and again since we lead. The local cluster is never LEAVING.
+        UNREACHABLE, RESTORED until all informers have listed again, LEAVING unless it is the local
+        cluster, CONNECTING until they have listed again since we lead, then SYNCED if `listed`,
+        else CONNECTING.
         """
         if self.unresponsive:
             return Phase.UNREACHABLE, self.unresponsive
@@ -319,7 +345,10 @@ def _rejected_credentials(answer: str, roles: frozenset[Role]) -> str:
 
 
 def _remedy(roles: frozenset[Role]) -> str:
-    """What a person does to give the agent its rights, by the first role that has such a text."""
+    """What a person does to give the agent its rights, by the first role that has such a text.
+
+    It is that of `_REMEDIES`, in its order; a general text for other roles.
+    """
     return next((how for role, how in _REMEDIES.items() if role in roles), "give it the rights")
 
 
@@ -340,9 +369,9 @@ class WatchedScopes(Struct, frozen=True):
 
 
 def wanted_scopes(watches: Iterable[Watch], roles: frozenset[Role]) -> WatchedScopes:
-    """The scopes of watches in a cluster; one that covers a whole kind replaces its others.
+    """The scopes of the watches whose role is among these, each with all indexes of its kind.
 
-    Each with all indexes of its kind.
+    Equal scopes are one; a scope that covers a whole kind replaces the others of that kind.
     """
     indexes: dict[Kind, dict[str, Index[Any]]] = {}
     scopes: dict[Kind, list[Scope]] = {}

@@ -118,7 +118,8 @@ class ConnectionReconciler:
     def _on_change(self, change: Change) -> None:
         """Enqueue a run after a change of a source's kinds, a cluster's state or a leadership.
 
-        When we cease to lead a member, also store what we own there as its last owned objects.
+        When we cease to lead a member, or its epoch changes, also store what we own there as its
+        last owned objects.
         """
         match change:
             case ObjectChange():
@@ -132,7 +133,10 @@ class ConnectionReconciler:
                     self.enqueue()
 
     async def _run(self, group: asyncio.TaskGroup) -> None:
-        """Reconcile after every change; an inactive replica leads no member."""
+        """Reconcile at once and after every change, for ever; several changes may make one run.
+
+        While this replica is inactive it resigns from all members instead.
+        """
         while True:
             seen = self._changed.notified
             if self._reconciler.active:
@@ -144,11 +148,11 @@ class ConnectionReconciler:
             await asyncio.sleep(0)  # so that changes that come together are handled once
 
     async def _reconcile(self, group: asyncio.TaskGroup) -> None:
-        """Evaluate the sources whose kinds are listed, then connect and disconnect clusters.
+        """Evaluate the sources whose kinds are listed, then connect, hand over and leave clusters.
 
-        Nothing until they are listed again after this replica became active. A source that fails
-        keeps its last result. Publishes invalid connections, and departed clusters only once every
-        source has a result.
+        Nothing until they are listed again after this replica became active. A source that raises
+        is logged and keeps its last result. Publishes invalid connections, and departed clusters
+        only once every source has a result.
         """
         local = self._informers.connections[self._informers.local]
         if any(scope.kind in self._kinds for scope in local.outdated):
@@ -179,7 +183,10 @@ class ConnectionReconciler:
             self._publish_departed(desired_connections)
 
     def _is_taken(self, cluster: ClusterId) -> bool:
-        """Whether an id is in use by a connection that no source has made, as the broker's."""
+        """Whether an id is in use by a connection that no source has made, as the broker's.
+
+        False for the local cluster.
+        """
         ours = cluster in self.managed or cluster == self._informers.local
         return cluster in self._informers.connections and not ours
 
@@ -190,7 +197,7 @@ class ConnectionReconciler:
 
         They count as gone after EMPTY_GRACE_PERIOD, once live lists show that the kinds of the
         source are served: uninstalling a CRD deletes its objects first, which must not leave every
-        cluster.
+        cluster. Until then another run is scheduled.
         """
         if desired.connections or desired.invalid or len(before.connections) < 2:
             self._empty_since.pop(source.name, None)
@@ -218,7 +225,7 @@ class ConnectionReconciler:
         return True
 
     def _publish_invalid(self) -> None:
-        """Keep one `InvalidConnection` fact for each connection that cannot be made."""
+        """Put `InvalidConnection` for each connection that cannot be made, and drop all others."""
         invalid = {
             error.key: error
             for desired in self._desired.values()
@@ -247,7 +254,8 @@ class ConnectionReconciler:
     async def _connect(self, cluster: ClusterId, desired: ClusterConnection) -> None:
         """Connect a cluster, or update its credentials and roles; cancels a leave under way.
 
-        Also contends in its election, or resigns if it has none. LED and LOCAL roles are kept.
+        Also contends in its election, or resigns if it is to run none. Roles LED and LOCAL that the
+        cluster has stay.
         """
         await self._cancel_leave(cluster)
         managed = self.managed.get(cluster)
@@ -272,7 +280,8 @@ class ConnectionReconciler:
     def _new_connection(self, cluster: ClusterId, desired: ClusterConnection) -> ManagedConnection:
         """Build a cluster's connection and join it to the informers.
 
-        The local one reuses its client. Raises `BadCredentials` if its credentials are unusable.
+        The local one is connected already: it keeps its client, and no longer counts as departed.
+        Raises `BadCredentials` if the credentials are unusable.
         """
         config = client_config(desired.credentials)
         if cluster == self._informers.local:
@@ -314,8 +323,9 @@ class ConnectionReconciler:
     async def _disconnect(self, cluster: ClusterId, group: asyncio.TaskGroup) -> None:
         """Abandon, or else leave in a task, a cluster that is no longer desired.
 
-        The local cluster is never abandoned; a leave under way goes on. We contend until a member
-        is left, also after a handover has resigned: without a leader nobody deletes our objects.
+        The local cluster is never abandoned; a leave under way goes on. If an election is run for
+        it, we contend until it is left, also after a handover has resigned: without a leader nobody
+        deletes our objects.
         """
         abandoned = any(cluster in desired.abandoned for desired in self._desired.values())
         if abandoned and cluster != self._informers.local:  # the local cluster is never abandoned
@@ -338,7 +348,10 @@ class ConnectionReconciler:
         log.info("cluster left", extra={"cluster": cluster})
 
     async def _abandon(self, cluster: ClusterId) -> None:
-        """Resign, disconnect a cluster at once, and record our objects in it as abandoned."""
+        """Resign, disconnect a cluster at once, and record our objects in it as abandoned.
+
+        They are not deleted; a leave under way is cancelled.
+        """
         await self._cancel_leave(cluster)
         await self._elections.resign(cluster)
         if cluster in self._informers.connections:  # else it was just left
@@ -346,13 +359,19 @@ class ConnectionReconciler:
         self.managed.pop(cluster, None)
 
     def _released(self, unwanted: Iterable[ClusterId]) -> frozenset[ClusterId]:
-        """Those of the unwanted clusters that a source releases to others, but abandoned ones."""
+        """Those of the unwanted clusters that a source releases to other supervisors.
+
+        Without abandoned ones; the local cluster never counts as abandoned.
+        """
         desired = self._desired.values()
         abandoned = {c for d in desired for c in d.abandoned} - {self._informers.local}
         return frozenset(unwanted) & {c for d in desired for c in d.released} - abandoned
 
     async def _hand_over(self, clusters: frozenset[ClusterId], group: asyncio.TaskGroup) -> None:
-        """Start to hand clusters over, if any, in place of leaves; cancels a handover of others."""
+        """Start a task that hands these clusters over, if any, and cancel their leaves.
+
+        A handover of the same clusters that is under way goes on; one of others is cancelled.
+        """
         if self._handover is not None:
             if self._handover[0] == clusters and not self._handover[1].done():
                 return
@@ -367,7 +386,10 @@ class ConnectionReconciler:
         self._handover = (clusters, task)
 
     async def _run_handover(self, clusters: frozenset[ClusterId]) -> None:
-        """Wait until other supervisors lead all these clusters, then disconnect them at once."""
+        """Wait until other supervisors lead all these clusters, then disconnect them at once.
+
+        They are no longer managed then.
+        """
         members = {c: self.managed[c].client for c in sorted(clusters)}
         await wait_for_successors(self._informers, self._elections, members)
         self._handover = None
@@ -385,9 +407,10 @@ class ConnectionReconciler:
         return [*self._leave_tasks.values(), *handover]
 
     def _publish_departed(self, desired_connections: dict[ClusterId, ClusterConnection]) -> None:
-        """Put `ClusterDeparted` for clusters that no source names and led objects derive from.
+        """Put `ClusterDeparted` for clusters that no source names, but led objects derive from.
 
-        Only if the sources know all their clusters. Drops the fact of released clusters.
+        Not for connected ones, and only if all sources know all their clusters. Drops the fact of
+        released clusters in any case.
         """
         desired = self._desired.values()
         released = {c for d in desired for c in d.released}

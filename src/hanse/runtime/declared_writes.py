@@ -19,7 +19,10 @@ class UndeclaredWrite(Exception):
 def require_declared_writes(
     actions: Iterable[Action], watches: Iterable[Watch], roles: dict[str, frozenset[Role]]
 ) -> None:
-    """Raise `UndeclaredWrite` for an action that no watch of the feature declares."""
+    """Raise `UndeclaredWrite` for an action that no watch of the feature declares.
+
+    `roles` are those of each connected cluster: a watch counts in clusters of its role.
+    """
     declared = tuple(watches)
     for action in actions:
         obj, needed = _needed_right(action)
@@ -36,7 +39,10 @@ ManagedWatches: TypeAlias = Mapping[type[Object], Sequence[Watch]]
 
 
 def managed_watches(feature: Feature) -> ManagedWatches:
-    """The watches of a feature that declare OBJECTS or REMOVAL, by kind: what it may delete."""
+    """The watches of a feature that declare OBJECTS or REMOVAL, by kind: what it may delete.
+
+    Kinds without such a watch are absent.
+    """
     owned = Writes.OBJECTS | Writes.REMOVAL
     by_kind: dict[type[Object], list[Watch]] = {}
     for watch in feature.watches:
@@ -78,10 +84,11 @@ def features_by_kind(
 
 
 def _needed_right(action: Action) -> tuple[Object, Writes]:
-    """The object that an action writes, and the rights of which one is needed: OBJECTS for our own.
+    """The object that an action writes, and the rights of which one is needed.
 
-    An object without an owner may also be created by MISSING and updated by FIELDS, any may be
-    deleted by REMOVAL; the update of a subresource needs STATUS.
+    That is OBJECTS for a create, update or deletion. An object without an owner may also be created
+    by MISSING and updated by FIELDS, any may be deleted by REMOVAL; the update of a subresource
+    needs STATUS.
     """
     match action:
         case Create(_, obj):

@@ -47,9 +47,10 @@ def evaluate(
 ) -> DesiredConnections:
     """The connections, leaves, releases and abandoned clusters that a source intends now.
 
-    An invalid connection goes to `invalid`; the one of its cluster in `before`, if any, is kept, be
-    it of a cluster that is being left or released (`ending`). An invalid leave is dropped;
-    `complete` is False if the source does not know all its clusters.
+    An invalid connection goes to `invalid`; its cluster keeps the connection in `before`, if any,
+    also that of a leave or release under way (`ending`). An invalid leave is dropped; `complete` is
+    False if the source does not know all its clusters; `ended` has the last connections of clusters
+    that are not connected now.
     """
     connections: dict[ClusterId, ClusterConnection] = {}
     leaving: dict[ClusterId, ClusterConnection] = {}
@@ -97,7 +98,7 @@ def _validate_connection(
 ) -> InvalidConnection | None:
     """Why a connection cannot be made: its id is taken or its credentials are invalid.
 
-    Else None.
+    None if it can.
     """
     cluster, field = connection.cluster, connection.field
     if is_taken(cluster):
@@ -115,7 +116,7 @@ def merge_connections(
 ) -> dict[ClusterId, ClusterConnection]:
     """The connections of all sources by cluster: the first source's, with the roles of all.
 
-    An election is run if any source wants it.
+    An election is run if any source wants it. Of the desired connections only `connections` count.
     """
     merged: dict[ClusterId, ClusterConnection] = {}
     for desired in sources:

@@ -35,8 +35,9 @@ OwnedObjects: TypeAlias = Iterable[tuple[ClusterId, Owner, Object]]
 def diff(feature: str, key: Key, plan: Plan, owned: OwnedObjects, snapshot: Snapshot) -> Diff:
     """The writes that a plan needs, and why others wait, by all it desires and all its key owns.
 
-    What is owned and neither desired, kept nor removed is deleted in a last step. In a cluster that
-    is being left nothing is desired.
+    Owned objects that the plan neither desires, keeps (`kept`, `keep_all`) nor removes are deleted
+    in a last step. In a cluster that is being left nothing is desired or kept; in the local one
+    that holds only for what is written as its leader.
     """
     builder = DiffBuilder(snapshot)
     named: set[ClusterObjectRef] = set()
@@ -60,7 +61,10 @@ def diff(feature: str, key: Key, plan: Plan, owned: OwnedObjects, snapshot: Snap
 
 
 def desired_owner(feature: str, key: Key, desired: Desired, snapshot: Snapshot) -> Owner:
-    """The owner that a desired object will have: shared, of the member that we lead, or our own."""
+    """The owner that a desired object will have: for all if it is shared, else for one cluster.
+
+    That is the member as whose leader it is written, else the local cluster.
+    """
     if isinstance(desired.ownership, Shared):
         return Owner(feature, key, SHARED)
     if desired.as_leader_of is not None:
@@ -103,8 +107,9 @@ class DiffBuilder:
     def add_desired(self, desired: Desired, owner: Owner) -> None:
         """Add the create of a desired object, or the patch of what differs; `CreateOnly`: no patch.
 
-        Status is patched only once the rest is as desired. While its cluster or sources cannot be
-        relied on, or somebody else has the object, it waits, and so do later steps in the cluster.
+        Status is patched only once the rest is as desired. Nothing is added while the cluster
+        cannot be written, a connected source is partial or recovering, or the existing object may
+        not be overwritten: the cause is recorded, and later steps in the cluster wait, too.
         """
         obj, where = desired.object, desired.where
         place = ClusterObjectRef(where, object_ref(obj))
@@ -183,10 +188,12 @@ class DiffBuilder:
             )
 
     def add_omitted(self, where: ClusterId, owner: Owner, obj: Object, step: int) -> None:
-        """Add the deletion of an owned object that is not desired, once all its sources are synced.
+        """Add the deletion of an owned object that its plan omits, once all its sources are synced.
 
-        In a cluster that is being left neither sources nor epoch count. Never of another agent's
-        object, of one that is paused or being deleted, or, elsewhere, of a newer leader's.
+        It is kept, with an obstacle, while a source is not synced or is recovering, or if a newer
+        leader wrote it; neither counts in a cluster that is being left. Nothing for an object of
+        another agent or leader, one that is paused or being deleted, a shared one in a cluster that
+        is being left, or where the cluster cannot be written now.
         """
         snapshot = self._snapshot
         leader_of = owner.serves if owner.led else None
@@ -214,7 +221,7 @@ class DiffBuilder:
     def add_patch(self, patch: Patch) -> None:
         """Add a patch of fields of an object, if it is there, not paused, and would change.
 
-        Nothing if its cluster cannot be written now; why is recorded.
+        Nothing if its cluster cannot be written now. That, and a pause, is recorded.
         """
         observed = self._snapshot.find(patch.target)
         if observed is None or self._is_paused(observed, patch.target):
@@ -246,7 +253,10 @@ class DiffBuilder:
         self._obstacles.append(Obstacle(place, result, message))
 
     def _stop_after(self, where: ClusterId, step: int) -> None:
-        """Send nothing to a cluster after a step that cannot be completed there."""
+        """Record that a step cannot be completed in a cluster; the lowest such step counts.
+
+        `build` leaves out the actions of later steps there, but no omissions.
+        """
         self._stopped[where] = min(step, self._stopped.get(where, step))
 
     def _is_stopped(self, action: Action) -> bool:
@@ -294,7 +304,8 @@ class DiffBuilder:
     ) -> bool:
         """Whether an object has this owner, or is taken over, and no newer leader has written it.
 
-        False, without an obstacle, for one that is paused or being deleted.
+        Else an obstacle is added, Foreign or Fenced. False, without one, if it is paused, which is
+        recorded, or being deleted.
         """
         if observed.metadata.deletion_timestamp is not None or self._is_paused(observed, place):
             return False  # its deletion enqueues the key
@@ -311,8 +322,8 @@ class DiffBuilder:
     def _hold_for_sources(self, obj: Object, place: ClusterObjectRef) -> bool:
         """Whether to keep an object: a source of it is not synced, or was restored a moment ago.
 
-        The local cluster always counts as a source, departed ones do not. If so, records an
-        obstacle and the clusters waited for.
+        The local cluster always counts as a source; a departed one need not be synced. If True, an
+        obstacle `Held` and the clusters waited for are recorded.
         """
         snapshot = self._snapshot
         sources = sources_of(obj) | {snapshot.local}
@@ -336,30 +347,39 @@ class DiffBuilder:
 
 
 def _is_deleted_by_leaving(where: ClusterId, led: bool, snapshot: Snapshot) -> bool:
-    """Whether an object is deleted since we leave its cluster; in the local one only a led one."""
+    """Whether an object is to be deleted because this agent leaves its cluster.
+
+    In the local cluster only one that is written as its leader (`led`).
+    """
     return _is_leaving(where, snapshot) and (led or where != snapshot.local)
 
 
 def _is_leaving(where: ClusterId, snapshot: Snapshot) -> bool:
-    """Whether this agent is leaving a cluster, by its ClusterState."""
+    """Whether this agent is leaving a cluster, by its ClusterState; False if not connected."""
     state = snapshot.fact(ClusterState, where)
     return state is not None and state.leaving
 
 
 def _is_recovering(source: ClusterId, snapshot: Snapshot) -> bool:
-    """Whether a source was restored a moment ago, and others may be writing objects back."""
+    """Whether a source was restored a moment ago, and others may be writing objects back.
+
+    False if it is not connected.
+    """
     state = snapshot.fact(ClusterState, source)
     return state is not None and state.recovering
 
 
 def _is_partial(source: ClusterId, snapshot: Snapshot) -> bool:
-    """Whether a connected source was not listed in full yet, or not since we lead."""
+    """Whether a connected source was not listed in full yet, or not since we lead.
+
+    False if it is not connected.
+    """
     state = snapshot.fact(ClusterState, source)
     return state is not None and state.is_partial
 
 
 def _has_departed(source: ClusterId, snapshot: Snapshot) -> bool:
-    """Whether there is a ClusterDeparted fact: a source that is no reason to keep anything."""
+    """Whether there is a ClusterDeparted fact of a source, which then keeps no object any more."""
     return snapshot.fact(ClusterDeparted, source) is not None
 
 

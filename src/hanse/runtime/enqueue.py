@@ -66,9 +66,11 @@ class Enqueuer:
         self._waiting: dict[ClusterId | ClusterObjectRef, set[Item]] = {}
 
     def on_change(self, change: Change, priority: Priority) -> None:
-        """Enqueue every key that a change concerns, also its owner's and those that wait for it.
+        """Enqueue the keys that a change concerns, that own its object, or that wait for it.
 
-        How fast a cluster answers concerns none.
+        The departure of a cluster, a leadership, and changed roles also enqueue keys that own
+        objects (`_requeue_dependents`). Nothing if only the speed of a cluster's answers has
+        changed.
         """
         if _is_of_speed_alone(change):
             return
@@ -81,7 +83,10 @@ class Enqueuer:
             self._requeue_dependents(change)
 
     def enqueue_everything(self) -> None:
-        """Enqueue every key that any known object or fact concerns, or that owns anything."""
+        """Enqueue every key that any known object or fact concerns, or that owns anything.
+
+        All have priority BACKLOG; of facts only the types in FACTS count.
+        """
         for cluster in list(self._informers.connections):
             self._enqueue_cluster(cluster)
         for type_ in FACTS:
@@ -92,8 +97,9 @@ class Enqueuer:
     def enqueue_mapped(self, change: Change, priority: Priority) -> None:
         """Enqueue the keys that features map a change to (controller-runtime's MapFunc).
 
-        The loss of an object in a guarded namespace also puts that in doubt for them. If a feature
-        raises, that is logged and counted, and the others go on.
+        If an object is gone from a guarded namespace, that namespace is doubted for each of the
+        keys. Keys of a live deletion get `deletion_seen`. If a feature raises, that is logged and
+        counted, and the others go on.
         """
         deletion = isinstance(change, ObjectChange) and change.after is None and change.live
         lost_in = self.namespaces.place_of_loss(change)
@@ -112,7 +118,10 @@ class Enqueuer:
                 self._queue.add((feature.name, key), priority, deletion_seen=deletion)
 
     def features_watching(self, change: Change) -> Iterable[Feature]:
-        """The features that watch the changed object; facts concern every feature."""
+        """The features that watch the changed object's kind in a role of its cluster.
+
+        All features for a fact; none for a cluster that is not connected.
+        """
         if isinstance(change, FactChange):
             return self._features.values()
         connection = self._informers.connections.get(change.where)
@@ -121,7 +130,7 @@ class Enqueuer:
         return [feature for feature, of in watching if not of.isdisjoint(roles)]
 
     def enqueue_owners_in(self, cluster: ClusterId) -> None:
-        """Enqueue every key that owns an object in a cluster."""
+        """Enqueue every key that owns an object in a cluster, with priority BACKLOG."""
         for name, key in self._owned.items():
             if any(where == cluster for where, _, _ in self._owned.of(name, key)):
                 self._queue.add((name, key), Priority.BACKLOG)
@@ -134,15 +143,18 @@ class Enqueuer:
             self._queue.add(item, Priority.BACKLOG)
 
     def wait_for(self, item: Item, blockers: Iterable[ClusterId | ClusterObjectRef]) -> None:
-        """Have an item enqueued again when one of these clusters or objects changes next."""
+        """Have an item enqueued again, once, when one of these clusters or objects changes next.
+
+        A cluster changes by its `ClusterState` or a `KindServed` fact.
+        """
         for blocker in blockers:
             self._waiting.setdefault(blocker, set()).add(item)
 
     def retry_refused(self, change: Change) -> None:
-        """Forget the refusals that a change may end, and enqueue their keys.
+        """Forget the refused writes that may succeed after a change, and enqueue their keys.
 
-        After a `ClusterState` or `KindServed` fact those of its cluster, after a change of a
-        Namespace those in it.
+        After a `ClusterState` or `KindServed` fact is put those of its cluster, after a change of a
+        Namespace those in it; after other changes nothing.
         """
         if isinstance(change, FactChange):
             if isinstance(change.after, ClusterState | KindServed):
@@ -152,9 +164,10 @@ class Enqueuer:
             self.enqueue_all(self._backoff.forget_refusals(change.where, name))
 
     def _enqueue_owner(self, change: ObjectChange, priority: Priority) -> None:
-        """Enqueue the owners, before and after the change, whose feature runs here.
+        """Enqueue the owning keys of an object, before and after the change.
 
-        A fresh change of a shared object, while its key is not processing, counts as others' write.
+        Keys of features that do not run here are left out. A fresh change of a shared object, while
+        its key is not processing, counts as the write of another agent.
         """
         for obj in (change.before, change.after):
             owner = owner_of(obj) if obj is not None else None
@@ -181,9 +194,11 @@ class Enqueuer:
         self.enqueue_all(self._waiting.pop(blocker, set()))
 
     def _requeue_dependents(self, change: FactChange) -> None:
-        """Enqueue every owner if a cluster departed, those in a member after its Leadership is put.
+        """Enqueue keys that own objects where a fact decides about them, with priority BACKLOG.
 
-        For changed roles of a cluster its owners, and the keys that any of its objects concerns.
+        After a `ClusterDeparted` is put all of them; after a `Leadership` is put those in that
+        member; if a cluster's roles change those in it, and the keys that any of its objects
+        concerns.
         """
         match change.before, change.after:
             case _, ClusterDeparted():
@@ -195,7 +210,7 @@ class Enqueuer:
                 self.enqueue_owners_in(cluster)
 
     def _enqueue_cluster(self, cluster: ClusterId) -> None:
-        """Enqueue every key that any known object of a cluster concerns."""
+        """Enqueue every key that any known object of a cluster concerns, with priority BACKLOG."""
         for (where, _), stores in list(self._informers.stores.items()):
             for store in stores if where == cluster else ():
                 for obj in list(store.all()):
@@ -203,7 +218,7 @@ class Enqueuer:
                     self.enqueue_mapped(change, Priority.BACKLOG)
 
     def enqueue_all_owners(self) -> None:
-        """Enqueue every key that owns an object anywhere."""
+        """Enqueue every key that owns an object anywhere, with priority BACKLOG."""
         for item in self._owned.items():
             self._queue.add(item, Priority.BACKLOG)
 

@@ -33,7 +33,10 @@ class EventRecorder:
     async def record(
         self, requests: Iterable[EventRequest], reports: Iterable[WriteReport]
     ) -> None:
-        """Record the Events whose object, or else the one they are recorded with, was written."""
+        """Record the Events whose object was written (Done), by the reports of this plan.
+
+        If `recorded_with` names another object, the write of that one counts instead.
+        """
         written = {report.target for report in reports if report.result == "Done"}
         for request in requests:
             if (request.recorded_with or request.target) in written:
@@ -42,8 +45,8 @@ class EventRecorder:
     async def record_one(self, request: EventRequest) -> None:
         """Create an Event, or increment the count of the same one; API errors are ignored.
 
-        Does nothing if the cluster is not connected, or if the target is absent and the request
-        does not name a write. Event handlers get it before it is sent.
+        Does nothing if the cluster is not connected, or if the target is not known and the request
+        has no `recorded_with`. Event handlers get it before it is sent.
         """
         connection = self._informers.connections.get(request.target.where)
         regarding = self._informers.snapshot().find(request.target)
@@ -106,6 +109,9 @@ class EventRecorder:
 
 
 def _event_name(request: EventRequest, reporter: ClusterId) -> str:
-    """One name per object, reason, message and reporter, so that a repeated Event is counted."""
+    """The name of an Event: the object's, cut, and a hash of object, reason, message and reporter.
+
+    So a repeated Event has the same name, and is counted.
+    """
     content = f"{request.target}\n{request.reason}\n{request.message}\n{reporter}".encode()
     return f"{request.target.ref.name[:230]}.{blake2b(content, digest_size=8).hexdigest()}"

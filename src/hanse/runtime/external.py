@@ -47,7 +47,7 @@ class ExternalSystem(Protocol):
         ...
 
     async def update(self, obj: K) -> K:
-        """Replace a whole object, and return it as stored."""
+        """Replace a whole object, found by its name or uid, and return it as stored."""
         ...
 
     async def delete(self, obj: K) -> None:
@@ -97,6 +97,7 @@ class ExternalApi:
 
         After a failure the next list follows after a backoff, and a `Progress` follows the list
         that succeeds. A kind that the system lacks yields `NotServed` and then nothing, for ever.
+        Namespace and selectors must be empty.
         """
         assert not namespace, "external systems have no namespaces to watch by themselves"
         assert not labels, "external systems are watched whole"
@@ -131,7 +132,10 @@ class ExternalApi:
     async def list(
         self, kind: type[K], *, namespace: str = "", labels: str = "", fields: str = ""
     ) -> Listed[K]:
-        """List a kind and filter it here by namespace, `metadata.name=…` and a label's key."""
+        """List a kind, and select here by namespace, `metadata.name=…`, and presence of a label.
+
+        `labels` is the key of one label; an empty selector selects all.
+        """
         listed = await self._list(kind)
         chosen = tuple(
             o
@@ -143,7 +147,7 @@ class ExternalApi:
         return Listed(chosen, listed.resource_version)
 
     async def read(self, kind: type[K], name: str, namespace: str = "") -> K:
-        """Read one object, from a list if the system cannot read one.
+        """Read one object, from a list if the system cannot read one; with a computed version.
 
         Raises NotFound if it is absent.
         """
@@ -155,7 +159,10 @@ class ExternalApi:
         raise NotFound(Status(404, "NotFound", f"{kind.kind} {name} is not there"))
 
     async def create(self, obj: K) -> K:
-        """Create an object after a read has shown that it is absent; else raises AlreadyExists."""
+        """Create an object after a read has shown that it is absent; else raises AlreadyExists.
+
+        Returns it as stored, with a computed version.
+        """
         try:
             await self.read(type(obj), obj.metadata.name, obj.metadata.namespace)
         except NotFound:
@@ -173,7 +180,8 @@ class ExternalApi:
     ) -> K:
         """Read an object, apply a merge patch to it here, and send the whole object as an update.
 
-        Raises Conflict if the patch holds another resourceVersion than the one read.
+        Returns it as stored. Raises NotFound if it is absent, and Conflict if the patch holds
+        another resourceVersion than the one read; the uid in a patch is not compared.
         """
         assert subresource in ("", "status"), f"external systems have no subresource {subresource}"
         assert isinstance(change, dict), "external systems have no entries of several agents"
@@ -210,7 +218,7 @@ class ExternalApi:
         """Nothing to close: adapters own their connections."""
 
     async def _list(self, kind: type[K]) -> Listed[K]:
-        """List a kind with versions, again (at most MAX_READS times) if we wrote meanwhile.
+        """List a kind with versions, again (at most MAX_READS lists) if we wrote meanwhile.
 
         Also drops the stored versions of objects that are no longer listed.
         """
@@ -234,13 +242,17 @@ class ExternalApi:
         return self._versioned(obj)
 
     def _require_version(self, observed: Object, version: str) -> None:
-        """Raise `Conflict` if the object has another version than the one given."""
+        """Raise `Conflict` if the object has another version than the one given; empty is any."""
         if version and version != observed.metadata.resource_version:
             name = observed.metadata.name
             raise Conflict(Status(409, "Conflict", f"{name} was changed by somebody else"))
 
     def _versioned(self, obj: K) -> K:
-        """The object with a uid and a version, which is stored and grows when content changes."""
+        """The object with a computed resourceVersion, which grows when its content changes.
+
+        The version is stored by kind, namespace and name. Without a uid it gets `namespace/name` as
+        one.
+        """
         meta = obj.metadata
         content = replace(obj, metadata=replace(meta, resource_version="", uid=""))
         digest = blake2b(msgspec.json.encode(content), digest_size=16).digest()

@@ -29,8 +29,9 @@ async def wait_for_successors(
 ) -> None:
     """Resign from all members, and wait until another supervisor leads each.
 
-    All stay connected meanwhile, so that no plan sees a part of them. We contend again for a member
-    that nobody takes in time, and resign from that at the end, too.
+    One that cannot be read counts as led. All stay connected meanwhile, so that no plan sees a part
+    of them. We contend again for a member that nobody takes in time, and resign from that at the
+    end, too.
     """
     await asyncio.gather(*(elections.resign(member) for member in members))
     await asyncio.gather(
@@ -55,10 +56,10 @@ def disconnect_released(informers: ClusterInformers, members: Iterable[ClusterId
 async def _wait_for_successor(
     informers: ClusterInformers, elections: LeaderElections, member: ClusterId, client: Client
 ) -> None:
-    """Wait until another supervisor holds a member's Lease, or the member does not answer.
+    """Wait until another supervisor holds a member's Lease, or the Lease cannot be read.
 
     After SUCCESSION_TIMEOUT we contend again, which is logged, and yield the Lease to any that
-    requests it.
+    requests it; the wait goes on.
     """
     loop = asyncio.get_running_loop()
     until = loop.time() + SUCCESSION_TIMEOUT.total_seconds()
@@ -72,7 +73,7 @@ async def _wait_for_successor(
 async def has_other_holder(local: ClusterId, member: ClusterId, client: Client | Api) -> bool:
     """Whether another cluster holds a member's Lease, read live.
 
-    False if there is no Lease, True if it cannot be read.
+    False if there is no Lease, or nobody or we hold it; True if it cannot be read.
     """
     try:
         lease = await client.read(Lease, member, SYSTEM)

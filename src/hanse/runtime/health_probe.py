@@ -30,9 +30,9 @@ async def run_probe(
 ) -> None:
     """Probe a cluster, until cancelled, after a quiet period, at an interval, or once suspected.
 
-    If probes fail, sets `unresponsive` to the reason; sets `slow` if they are answered late. Calls
-    `on_change` after either. A cluster with an informer that is down is not probed: the informer
-    itself retries.
+    If probes fail, sets `unresponsive` to the reason, which an answer clears elsewhere; sets `slow`
+    by whether they are answered late. Calls `on_change` after a change of either. A cluster with an
+    informer that is down is not probed, unless it is unresponsive: the informer itself retries.
     """
     connection.answered_at = probed_at = max(connection.answered_at, loop_time())
     while True:
@@ -64,8 +64,8 @@ async def run_probe(
 async def _probe_failure(connection: Connection, probe: Probe) -> str:
     """Send up to FAILURE_THRESHOLD probes: why the last failed, or empty once the cluster answers.
 
-    Any answer since a probe was sent counts, also one to another request. Sets `slow` if a probe
-    itself was answered late or not in time, and not if it failed.
+    Any answer since a probe was sent counts, also one to another request. `slow` becomes whether
+    the probe itself was then answered late or not in time; False if it failed with an error.
     """
     failure = ""
     for _ in range(FAILURE_THRESHOLD):

@@ -82,20 +82,21 @@ class HeartbeatLease:
     def is_published(self) -> bool:
         """Whether a renewal has succeeded, and no later one found the Lease changed or deleted.
 
-        Stays True while requests fail: whether the Lease may have expired is told to `on_state`.
+        It stays True while requests fail, also if the Lease may have expired.
         """
         return self._known is not None
 
     def renew_soon(self) -> None:
-        """Renew at once: this replica may have become active, or the duration may have changed."""
+        """Wake `run`, which renews at once if this replica is active."""
         self._renew_requested.set()
 
     async def run(self, is_active: Callable[[], bool]) -> None:
-        """Renew while this replica is active, until cancelled.
+        """Renew three times per duration while this replica is active, until cancelled.
 
         `on_state` gets a failure at once if credentials or rights are refused, else after the
-        duration of the Lease without a renewal: from then on others may take it for expired. Who
-        refuses renewals is told before that, from the second refusal on.
+        duration of the Lease without a renewal: from then on others may take it for expired. A
+        refusal by admission is reported before that, from the second one on. An inactive replica
+        checks again only after `renew_soon`.
         """
         loop = asyncio.get_running_loop()
         last = loop.time()
@@ -121,7 +122,11 @@ class HeartbeatLease:
             self._renew_requested.clear()
 
     def _report_state(self, renewed: bool) -> None:
-        """Call `on_state` with whether renewals succeed, with which token, and why not, if new."""
+        """Call `on_state` with the state of renewals, if anything but its time is new.
+
+        It has the token of the last renewal and why renewals fail: 401, missing rights, or the
+        message of who refuses them, of which the first stays while they are refused.
+        """
         before, message = self._reported, admission_refusal(self._refusal)
         state = HeartbeatState(
             self._where,
@@ -138,10 +143,11 @@ class HeartbeatLease:
             self._on_state(state)
 
     async def _renew(self) -> bool:
-        """Renew once, or create an absent Lease; False after API errors, or if `may_renew` forbids.
+        """Renew once, or create an absent Lease; returns whether that succeeded.
 
-        At the start, and if it is not as we wrote it, the server may have been restored to an
-        earlier state: what we have there is repaired before others take it as ours by a renewal.
+        False after API errors and timeouts, or if `may_renew` forbids. If the Lease is not as we
+        wrote it last, as at the start, its server may have been restored: `repair` is awaited
+        first. If it was changed meanwhile, the next renewal follows at once.
         """
         try:
             async with asyncio.timeout(self._duration().total_seconds()):
@@ -184,7 +190,7 @@ class HeartbeatLease:
         return token_digest(token) if token else ""
 
     async def _write(self, known: Lease | None, spec: LeaseSpec) -> Lease:
-        """Write a renewal to the known Lease, or create it; returns it as stored."""
+        """Write a renewal to the known Lease, or create it (None); returns it as stored."""
         if known is None:
             return await self._client.create(new_lease(self._namespace, self._cluster, spec))
         change = lease_patch(known, spec)
@@ -202,9 +208,10 @@ class HeartbeatLease:
                 await self._repair(restored)
 
     def _renewed_spec(self, before: LeaseSpec) -> LeaseSpec:
-        """The spec renewed now by this cluster; acquire time and transitions stay, if any.
+        """The spec of a Lease that this cluster renews now; its duration is at least 1 s.
 
-        After a restore there are none: the acquire time tells our next agent when that was.
+        Acquire time and transitions are those of `before`; without an acquire time, as of a new
+        Lease or after a restore, it is now, which tells our next agent when that was.
         """
         now = format_micro_time(self._clock.now())
         return LeaseSpec(

@@ -20,11 +20,14 @@ class FactStore(Protocol):
     facts: Facts
 
     def put_fact(self, fact: Fact) -> None:
-        """Store a fact in place of the one with its key."""
+        """Store a fact in place of the one of its type and key."""
         ...
 
     def record_answer(self, cluster: ClusterId, *, rejection: str = "") -> None:
-        """Record that a cluster answered, and the text of a rejection of our credentials."""
+        """Record that a cluster answered, and the text with which it rejects our credentials.
+
+        An empty `rejection`: it accepts them.
+        """
         ...
 
 
@@ -34,13 +37,19 @@ class IdentityCheck:
     def __init__(
         self, store: FactStore, clock: Clock, on_other: Callable[[Connection], None]
     ) -> None:
-        """`on_other` is called when a connection reaches another server than before."""
+        """`on_other` is called when a connection reaches another server than before.
+
+        What a check finds goes to `store`.
+        """
         self._store = store
         self._clock = clock
         self._on_other = on_other
 
     async def check_after_sync(self, connection: Connection) -> None:
-        """Check the identity once for all informers that synced until now: they do so together."""
+        """Count a sync of an informer, and check the identity if none was begun since that sync.
+
+        Informers sync together, so that one check serves all that synced before it.
+        """
         sync = connection.syncs = connection.syncs + 1
         async with connection.identity_lock:
             if connection.identified_syncs < sync:
@@ -51,8 +60,9 @@ class IdentityCheck:
     async def check(self, connection: Connection) -> str:
         """Read the server's identity and time; call `on_other` if the identity is not the last one.
 
-        Returns why there was no answer, else "". An API error counts as an answer, and any answer
-        is recorded in the store, with the rejection of our credentials.
+        Keeps the identity in the connection, and puts `ServerClock`. Returns why there was no
+        answer, else "". An API error counts as an answer, and any answer is recorded in the store,
+        with the rejection of our credentials.
         """
         try:
             found = await connection.api.identity()
@@ -72,7 +82,10 @@ class IdentityCheck:
         return ""
 
     def _record_clock(self, cluster: ClusterId, server_time: datetime | None) -> None:
-        """Put how far a server's clock is ahead of ours, unless that is known closely enough."""
+        """Put how far a server's clock is ahead of ours, if that is not known closely enough.
+
+        The known value may be off by CLOCK_TOLERANCE. Nothing if the server's time is None.
+        """
         if server_time is None:
             return
         ahead = server_time - self._clock.now()

@@ -102,7 +102,8 @@ class ClusterInformers:
     def join(self, cluster: ClusterId, roles: Iterable[Role], api: Api) -> None:
         """Connect a cluster and put its state; joining a connected one replaces and closes its API.
 
-        The cluster no longer counts as departed. Informers start only while we run.
+        The cluster no longer counts as departed. Informers of its roles' watches are added, and
+        start now or when `running` begins.
         """
         if cluster in self.connections:
             former = self.connections[cluster]
@@ -115,70 +116,94 @@ class ClusterInformers:
         self._notify(FactChange(None, connection.state), put=connection.state)
 
     def set_roles(self, cluster: ClusterId, roles: Iterable[Role]) -> None:
-        """Give a cluster other roles: its informers start and stop with them."""
+        """Give a connected cluster other roles: its informers start and stop with them.
+
+        Its state is put anew. Raises KeyError if it is not connected.
+        """
         connection = self.connections[cluster]
         connection.roles = frozenset(roles)
         self._adjust_informers(connection)
         self._update_state(connection)
 
     def set_watches(self, role: Role, watches: Iterable[Watch]) -> None:
-        """Replace all watches of a role by these of the same role; informers start and stop."""
+        """Replace all watches of a role by these of that role; informers start and stop."""
         self._watches = (*(w for w in self._watches if w.role is not role), *watches)
         for connection in self.connections.values():
             self._adjust_informers(connection)
 
     def set_leaving(self, cluster: ClusterId, leaving: bool = True) -> None:
-        """Mark a cluster as one that we leave, where nothing is desired any more, or unmark it."""
+        """Mark a cluster as one that we leave, where nothing is desired any more, or unmark it.
+
+        Only its state changes; nothing is deleted or disconnected here.
+        """
         connection = self.connections[cluster]
         connection.leaving = leaving
         self._update_state(connection)
 
     def restart_informers(self, cluster: ClusterId) -> None:
-        """Restart every informer of a cluster at once: its server or credentials have changed."""
+        """Restart every informer of a cluster at once: its server or credentials have changed.
+
+        Each lists again; the stores keep what they have.
+        """
         connection = self.connections[cluster]
         for scope in list(connection.informers):
             self._restart_informer(connection, scope)
 
     async def disconnect(self, cluster: ClusterId) -> None:
-        """Stop a departed cluster's informers, put a `ClusterDeparted` fact, and close its API."""
+        """Stop a departed cluster's informers, put a `ClusterDeparted` fact, and close its API.
+
+        Its stores and its state are dropped. Raises KeyError if it is not connected.
+        """
         api = self._drop(cluster)
         self.put_fact(ClusterDeparted(cluster, self._clock.now()))
         self._closing.append(api)
         await self._close_api(api)
 
     def release(self, cluster: ClusterId) -> None:
-        """Disconnect a cluster that has not departed, at once; its API is closed later."""
+        """Disconnect a cluster that has not departed, at once; its API is closed later.
+
+        Its stores and its state are dropped, and no `ClusterDeparted` is put.
+        """
         self._close_replaced(self._drop(cluster))
 
     def _drop(self, cluster: ClusterId) -> Api:
-        """Stop a cluster's informers and forget its state; returns its API, to be closed."""
+        """Stop a cluster's informers, and drop its stores and its state.
+
+        Returns its API, which the caller closes. Raises KeyError if it is not connected.
+        """
         connection = self.connections.pop(cluster)
         self._disconnect(connection)
         self.drop_fact(ClusterState, cluster)
         return connection.api
 
     async def close(self) -> None:
-        """Close every API, also those whose closing was cancelled."""
+        """Close every API: of connected clusters, and those not closed yet of former ones."""
         for api in [*(c.api for c in self.connections.values()), *self._closing]:
             await api.close()
         self._closing.clear()
 
     def suspect(self, cluster: ClusterId) -> float:
-        """Have a cluster probed at once; returns the loop's time when it last answered."""
+        """Have a connected cluster probed at once; returns the loop's time when it last answered.
+
+        It does not wait for the answer.
+        """
         connection = self.connections[cluster]
         connection.suspected.set()
         return connection.answered_at
 
     def begin_recovery(self, cluster: ClusterId) -> None:
-        """Mark a cluster as restored and list it again; nothing if it is not connected."""
+        """Mark a cluster as restored and list it again; nothing if it is not connected.
+
+        Nothing either if an earlier recovery is still listing.
+        """
         if cluster in self.connections:
             self._begin_recovery(self.connections[cluster])
 
     def relist_for_leader(self, cluster: ClusterId, roles: Container[Role]) -> None:
         """List again what is watched in a cluster in these roles: we begin to lead in them.
 
-        Until then its objects are partial. Leases are left out: they are judged by renewals. So are
-        informers that have not listed yet, and clusters that are not connected.
+        Until then the cluster is partial. Leases are left out: they are judged by renewals. So are
+        informers that have not listed yet. Nothing if the cluster is not connected.
         """
         connection = self.connections.get(cluster)
         if connection is None:
@@ -201,7 +226,7 @@ class ClusterInformers:
             self._notify(FactChange(before, None))
 
     def _close_replaced(self, api: Api) -> None:
-        """Close an API in the background; before we run, `close` does."""
+        """Close an API in a task while we run; otherwise `close` does it later."""
         self._closing.append(api)
         if self._group is not None:
             self._group.create_task(self._close_api(api), name="close a replaced API")
@@ -213,7 +238,10 @@ class ClusterInformers:
             self._closing.remove(api)
 
     def _restart_informer(self, connection: Connection, scope: Scope) -> None:
-        """Cancel an informer's task and mark it as restarted; starts it again only while we run."""
+        """Cancel an informer's task and mark it as restarted; a new task starts only while we run.
+
+        Its store stays until it has listed again.
+        """
         task = self._informer_tasks.pop((connection.cluster, scope), None)
         if task is not None:
             task.cancel()
@@ -222,13 +250,14 @@ class ClusterInformers:
             self._start_informers(connection)
 
     def stores_of(self, cluster: ClusterId, kind: Kind) -> Sequence[Store[Any]]:
-        """The stores that hold a kind of a cluster."""
+        """The stores that hold a kind of a cluster, one per scope; empty if not watched."""
         return self.stores.get((cluster, kind), ())
 
     def observe_write(self, cluster: ClusterId, obj: Object) -> None:
         """Store the answer to our own write, as its watch event will, and notify of the change.
 
-        It is dropped from stores that no longer select it. Also records that the cluster answered.
+        Nothing if a newer version is stored. It is dropped from stores that do not select it. Also
+        records that the cluster answered.
         """
         self.record_answer(cluster)
         for informer in self._informers_of(cluster, type(obj)):
@@ -238,7 +267,10 @@ class ClusterInformers:
                 self._notify(ObjectChange(cluster, change.before, change.after))
 
     def observe_absence(self, cluster: ClusterId, obj: Object) -> None:
-        """Drop an object that a read did not find, until newer events tell of it; notify of it."""
+        """Drop an object that a read did not find from the stores, and notify of that.
+
+        Events and lists of its version, or of older ones, do not bring it back.
+        """
         for informer in self._informers_of(cluster, type(obj)):
             for change in informer.store.forget(obj):
                 self._notify(ObjectChange(cluster, change.before, change.after))
@@ -264,7 +296,10 @@ class ClusterInformers:
         return [i for i in connection.informers.values() if i.scope.kind is kind]
 
     def _adjust_informers(self, connection: Connection) -> None:
-        """Stop and add informers as a cluster's roles need; starts them while we run."""
+        """Add and stop informers as the watches of a cluster's roles need.
+
+        Informers that stay get missing indexes; new ones start only while we run.
+        """
         wanted = wanted_scopes(self._watches, connection.roles).scopes
         for scope in [s for s in connection.informers if s not in wanted]:
             self._stop_informer(connection, scope)
@@ -280,7 +315,7 @@ class ClusterInformers:
             self._start_informers(connection)
 
     def _start_informers(self, connection: Connection) -> None:
-        """Start discovery, the health probe and every informer of a cluster that has no task."""
+        """Start the tasks of a cluster that do not run: discovery, health probe, and informers."""
         assert self._group is not None
         cluster = connection.cluster
         if cluster not in self._cluster_tasks:
@@ -299,7 +334,8 @@ class ClusterInformers:
     def _stop_informer(self, connection: Connection, scope: Scope) -> None:
         """Remove an informer and its store, cancel its task, and report its objects as unwatched.
 
-        The last informer of a kind takes the `KindServed` fact along; waits for its list end.
+        With the last informer of a kind the `KindServed` fact is dropped, without notice. Who waits
+        for a list of the informer is woken.
         """
         informer = connection.informers.pop(scope)
         informer.open = False
@@ -317,7 +353,10 @@ class ClusterInformers:
                 self.change_handler.on_unwatched(connection.cluster, obj)
 
     def _disconnect(self, connection: Connection) -> None:
-        """Cancel a cluster's tasks and stop all its informers; its API stays open."""
+        """Cancel a cluster's tasks and stop all its informers; its API stays open.
+
+        The caller removes or replaces the connection.
+        """
         for task in self._cluster_tasks.pop(connection.cluster, ()):
             task.cancel()
         for scope in list(connection.informers):
@@ -327,6 +366,8 @@ class ClusterInformers:
         """Feed a list-and-watch into its store until cancelled; notice restores, other servers.
 
         A list of any kind but Lease waits, for a while, until the cluster's Leases are listed.
+        After a first sync or an outage the server's identity is checked, before the first Leases,
+        too, while its clock is not known.
         """
         scope, relist_leases = informer.scope, self.relists.relist_leases
         if scope.kind is Lease and self.facts.get(ServerClock, connection.cluster) is None:
@@ -384,7 +425,7 @@ class ClusterInformers:
             self.put_fact(LeasesRelisted(connection.cluster, times + 1))
 
     def _update_served(self, connection: Connection, informer: Informer) -> None:
-        """Put the fact whether the server serves the informer's kind, once that is known."""
+        """Put `KindServed`, whether the server serves the informer's kind, if that is known."""
         if informer.served is not None:
             kind = informer.scope.kind.kind
             self.put_fact(KindServed(connection.cluster, kind, informer.served))
@@ -403,9 +444,10 @@ class ClusterInformers:
         connection.time_recovery(self._end_recovery)
 
     def record_answer(self, cluster: ClusterId, *, rejection: str = "") -> None:
-        """Keep the time at which a cluster answered, and whether it rejected our credentials.
+        """Record that a cluster answers now, and the text with which it rejects our credentials.
 
-        If it was unresponsive, or the rejection is new or over, its state is updated.
+        An empty `rejection` ends an earlier one. If it was unresponsive, or the rejection differs,
+        its state is updated. Nothing if it is not connected.
         """
         connection = self.connections.get(cluster)
         if connection is not None:
@@ -415,7 +457,10 @@ class ClusterInformers:
                 self._update_state(connection)
 
     def _begin_recovery(self, connection: Connection, noticed_by: Scope | None = None) -> None:
-        """Mark a cluster as restored, unless it is, and restart informers but `noticed_by`."""
+        """Mark a cluster as restored, log it, and restart all informers but `noticed_by`.
+
+        That one has listed already. Nothing while the lists after an earlier restore are pending.
+        """
         if connection.relists_pending:
             return
         log.warning("cluster was restored", extra={"cluster": connection.cluster})

@@ -51,16 +51,19 @@ class _SupervisorOrder:
         timings: LeaseTimings,
         may_request: Callable[[], bool],
     ) -> None:
-        """`preferred` gives the supervisors before us.
+        """`preferred` gives the supervisors that come before us.
 
-        `may_request`: may we request a Lease now.
+        `may_request` says whether we may request a Lease from its holder now.
         """
         self._preferred = preferred
         self._timings = timings
         self.may_request = may_request
 
     def acquire_delay(self) -> timedelta:
-        """How long to wait before taking a free Lease: longer for each preferred supervisor."""
+        """How long to wait before taking a free Lease: for each preferred supervisor a part.
+
+        That is DEFERENCE of a retry period; nothing if there are none.
+        """
         return self._timings.retry_period * (DEFERENCE * len(self._preferred()))
 
     def prefers(self, candidate: str) -> bool:
@@ -102,7 +105,10 @@ class LeaderElections:
         random: Random,
         timings: LeaseTimings = LeaseTimings(),  # noqa: B008 - a frozen value
     ) -> None:
-        """No election is taken part in yet; `identity` is written as the holder of Leases."""
+        """No election is taken part in yet; `identity` is written as the holder of Leases.
+
+        Facts are put into the informers.
+        """
         self._informers = informers
         self._identity = identity
         self._clock = clock
@@ -116,7 +122,7 @@ class LeaderElections:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Run elections until the block ends; then every Lease is released."""
+        """Run elections until the block ends; then every Lease that we hold is released."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             try:
@@ -149,8 +155,9 @@ class LeaderElections:
         """Contend for the leadership of a connected member, unless we do already.
 
         A free Lease is left to `preferred` supervisors for a moment, and released when one of them
-        requests it; with None whoever leads keeps the Lease, unless we prefer anyone. Puts a
-        `Leadership` without a holder if there is none.
+        requests it; with None whoever leads keeps the Lease, or with `prefers_anyone` yields it to
+        any that requests it. Puts a `Leadership` without a holder if there is none; states follow
+        as facts.
         """
         assert self._group is not None, "elections run while the agent does"
         if member in self._electors:
@@ -187,7 +194,10 @@ class LeaderElections:
         return frozenset(self._electors)
 
     async def resign(self, member: ClusterId) -> None:
-        """Stop contending for a member, release its Lease if it is ours, and drop its facts."""
+        """Stop contending for a member, release its Lease if it is ours, and drop its facts.
+
+        These are `Leadership` and `ElectionFailure`; nothing else happens if we did not contend.
+        """
         task = self._tasks.pop(member, None)
         try:
             if task is not None:
@@ -203,7 +213,8 @@ class LeaderElections:
     ) -> None:
         """Contend among the agent's replicas: `set_active` is called with whether we lead.
 
-        Every cluster is listed again when we begin to, unless nobody led since we did.
+        Every cluster is listed again when we begin to lead, unless nobody else led since we did.
+        From now on `may_write` is False while we do not lead.
         """
         assert self._group is not None, "elections run while the agent does"
         self._replica_elector = self._new_elector(
@@ -217,7 +228,10 @@ class LeaderElections:
         led_epoch = 0
 
         def on_state(state: LeaderState) -> None:
-            """Call `set_active` with whether this replica leads; a new leader lists all again."""
+            """Call `set_active` with whether this replica leads.
+
+            If it leads with another epoch than before, every cluster is listed again first.
+            """
             nonlocal led_epoch
             if isinstance(state, Leader) and state.epoch != led_epoch:
                 led_epoch = state.epoch
@@ -230,7 +244,7 @@ class LeaderElections:
         )
 
     def _report(self) -> dict[str, str]:
-        """The annotations of our replicas' Lease: a lost broker, refused writes, pauses, holds.
+        """The annotations of our replicas' Lease: broker lost, refused writes, pauses, holds.
 
         Each value is empty, which removes the annotation, while there is nothing to report.
         """
@@ -243,9 +257,10 @@ class LeaderElections:
         return {**report_annotations(broker, renewal), **refusals, **pauses, **holds}
 
     def _publish_refusal(self, namespace: str, error: KubeError | None) -> None:
-        """Put `AgentLeaseRefused` if the error of our replicas' Lease says who refuses it.
+        """Put `AgentLeaseRefused` if the error of our replicas' Lease names who refuses it.
 
-        Else, also without an error, drop it.
+        That is a webhook, a policy, a quota, or an account without rights. Else, also without an
+        error, drop it.
         """
         local, message = self._informers.local, str(error)
         if refuser_in(message, local) is not None:
@@ -264,9 +279,10 @@ class LeaderElections:
         return True
 
     def _publish_error(self, member: ClusterId, error: KubeError | None) -> None:
-        """Put `ElectionFailure` for an API error, drop it for None; probe if we are unauthorized.
+        """Put `ElectionFailure` for an API error, drop it for None; after a 401 probe the member.
 
-        Other errors, and those of a member that is not connected, are ignored.
+        Other errors, as of a member that does not answer, and all of a member that is not
+        connected, are ignored.
         """
         if member not in self._informers.connections:
             return
@@ -305,8 +321,9 @@ class LeaderElections:
     def _publish(self, member: ClusterId, state: LeaderState) -> None:
         """Put the `Leadership` fact of a state; give or take the role LED of a connected member.
 
-        A member that we begin to lead is listed again, unless nobody led it since we did. While
-        another leads, the fact keeps the last epoch that we knew, else 0.
+        A member that we begin to lead is listed again first, unless we know the same epoch already:
+        nobody led it since we did. While another leads, the fact keeps the last known epoch, else
+        0.
         """
         known = self._informers.facts.get(Leadership, member)
         match state:

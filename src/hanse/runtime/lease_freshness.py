@@ -29,7 +29,7 @@ class LeaseFreshnessTracker:
     def on_change(self, change: Change) -> None:
         """Put `LeaseFreshness` for a Lease of one of the names: fresh if it or its spec is new.
 
-        Not fresh once it is deleted; other changes are ignored.
+        It then expires after its duration. Not fresh once it is deleted; other changes are ignored.
         """
         if not isinstance(change, ObjectChange) or not isinstance(change.object, Lease):
             return

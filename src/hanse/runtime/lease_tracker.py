@@ -40,7 +40,8 @@ class LeaseTracker:
     def on_change(self, change: Change) -> None:
         """Judge Leases anew after a change of one, of a server's clock, or of a cluster's state.
 
-        Also after a list of Leases that is not the first.
+        Also after a list of Leases that is not the first. Puts `LeaseLiveness` facts that differ,
+        also for a deleted Lease; other changes are ignored.
         """
         match change:
             case ObjectChange(where, before, after) if isinstance(change.object, Lease):
@@ -77,7 +78,10 @@ class LeaseTracker:
             self._publish_states(where, observer.judge_ages(loop_time(), server_time))
 
     def _doubt(self, where: ClusterId) -> None:
-        """After a relist, mark a cluster's Leases as unconfirmed, and publish their states."""
+        """After a relist, mark a cluster's Leases as unconfirmed, and publish their states.
+
+        Nothing for a cluster without known Leases.
+        """
         observer = self._observers.get(where)
         if observer is not None:
             observer.mark_relisted()
@@ -87,6 +91,7 @@ class LeaseTracker:
         """Let Leases of a cluster expire in its phases Synced and Leaving, and in no other.
 
         But in Connecting, too, if it was listed before: a new leader does not list Leases again.
+        After another phase each Lease has its full duration anew.
         """
         observer = self._observers.get(cluster)
         if observer is None:
@@ -100,7 +105,11 @@ class LeaseTracker:
             observer.mark_unreachable()
 
     def _set_timer(self) -> None:
-        """Check again when the next Lease may expire; a timer that fires early does no harm."""
+        """Set the timer of `_publish_expired` for the next expiry of a Lease.
+
+        It is RECHECK_INTERVAL from now at the earliest. A timer that is set for earlier stays;
+        nothing if no Lease can expire.
+        """
         expiries = [observer.next_expiry for observer in self._observers.values()]
         due = min((expiry for expiry in expiries if expiry is not None), default=None)
         if due is None:
@@ -113,7 +122,10 @@ class LeaseTracker:
         self._timer = asyncio.get_running_loop().call_at(due, self._publish_expired)
 
     def _publish_expired(self) -> None:
-        """Publish the state of every Lease that has expired, then set the timer for the next."""
+        """Publish the state of every Lease that has expired, then set the timer for the next.
+
+        Nothing once the informers have stopped.
+        """
         self._timer = None
         if not self._informers.is_running:
             return
@@ -122,7 +134,7 @@ class LeaseTracker:
         self._set_timer()
 
     def _publish_states(self, where: ClusterId, names: tuple[Name, ...]) -> None:
-        """Publish the states of those of these Leases that are stored."""
+        """Publish the states of those of these Leases, by namespace and name, that are stored."""
         for namespace, name in names:
             for store in self._informers.stores_of(where, Lease.kind):
                 lease = store.get(namespace, name)
@@ -132,10 +144,11 @@ class LeaseTracker:
     def _expired(self, where: ClusterId, observer: LeaseObserver) -> tuple[Name, ...]:
         """Mark and return the Leases that expired before their cluster last answered; probes it.
 
-        Empty while it has not answered since. After an answer later than LATE_ANSWER every Lease
-        has its full duration again, once: one that is not renewed then expires at the next. Not if
-        that answer is later than VERY_LATE, or there was none in the second half of that time:
-        then nobody could have renewed a Lease.
+        Empty if none is due, or while it has not answered since. After an answer later than
+        LATE_ANSWER due Leases get their full duration anew. One that got it by the late answer
+        before, and was not renewed since, expires instead, unless this answer is later than
+        VERY_LATE, or there was none in the second half of that duration: then nobody could have
+        renewed a Lease.
         """
         due = observer.next_expiry
         if due is None or due > loop_time():
@@ -161,7 +174,7 @@ class LeaseTracker:
     def _publish_state(self, where: ClusterId, lease: Lease) -> None:
         """Put the `LeaseLiveness` of a Lease if anything but its time differs from the known one.
 
-        One that was deleted stays outdated if it was.
+        Its `outdated` stays as it was if the Lease was deleted.
         """
         namespace, name = lease.metadata.namespace, lease.metadata.name
         observer, now = self._observers[where], self._clock.now()

@@ -28,6 +28,7 @@ class LeaveResult(Struct, frozen=True):
 
 
 async def _do_nothing() -> None:
+    """Return at once."""
     return
 
 
@@ -41,7 +42,8 @@ async def leave(
     This waits until the cluster can be reached; when cancelled, the cluster stays in Leaving. The
     objects of a member that another supervisor leads are left to that one; one for whose leadership
     we contend at the start is not left while nobody leads it. `before_disconnect` is awaited once
-    nothing is left. The local cluster stays connected: it departs as a member only.
+    nothing is left. The local cluster stays connected, with role LOCAL alone. Puts
+    `ClusterDeparted`.
     """
     informers = reconciler.informers
     elected = informers.facts.get(Leadership, cluster) is not None
@@ -64,8 +66,8 @@ async def force_leave(
 ) -> LeaveResult:
     """Disconnect a cluster that is dead or lost, and record our objects in it as abandoned.
 
-    `last_known` are objects that were ours when we last saw them: in a member that we no longer
-    lead, informers do not see them.
+    Puts `ClusterDeparted` and `ClusterAbandoned`, and logs. `last_known` are objects that were ours
+    when we last saw them: in a member that we no longer lead, informers do not see them.
     """
     abandoned = tuple(sorted({*owned_refs(reconciler, cluster), *last_known}))
     await reconciler.informers.disconnect(cluster)
@@ -84,7 +86,7 @@ def owned_refs(reconciler: Reconciler, cluster: ClusterId) -> Iterator[ClusterOb
 async def _list_ours(
     reconciler: Reconciler, cluster: ClusterId, elected: bool
 ) -> tuple[Object, ...] | None:
-    """List our objects live; None while they are not known for good.
+    """List the objects live that we have to delete; None while they are not known for good.
 
     So it is while the cluster cannot be read, a write that began before the leave may add one, or
     an `elected` leader is missing or changes. () also for a cluster that is no longer connected.
@@ -115,10 +117,10 @@ async def _list_ours(
 
 
 async def _is_led(leadership: Leadership | None, local: ClusterId, connection: Connection) -> bool:
-    """Whether we lead a member by this fact, or another does by its Lease, read live.
+    """Whether a member has a leader: this agent by the fact, or another by its Lease, read live.
 
-    Also if the Lease cannot be read; never without a known holder. Nobody deletes our objects if
-    each supervisor takes the other for the leader.
+    True, too, if the Lease cannot be read; False without a fact with a holder. Nobody deletes our
+    objects if each supervisor takes the other for the leader.
     """
     if leadership is None or not leadership.holder:
         return False
@@ -126,9 +128,10 @@ async def _is_led(leadership: Leadership | None, local: ClusterId, connection: C
 
 
 def _is_ours(obj: Object, reconciler: Reconciler, leaving: ClusterId) -> bool:
-    """Whether we have to delete an object of a cluster that is left.
+    """Whether this agent has to delete an object of the cluster that it leaves.
 
-    Our agent's own, unless that is our cluster; a led member's if we lead it now.
+    True for an object that it owns for its own cluster, unless it leaves that one; and for a `led`
+    object of the cluster that is left, if it leads that now. False for shared objects.
     """
     owner = owner_of(obj)
     if owner is None:

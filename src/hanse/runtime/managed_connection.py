@@ -17,7 +17,10 @@ class TransportFactory(Protocol):
 
 
 def http_transport(cluster: ClusterId, credentials: Credentials, /) -> Transport:  # noqa: ARG001 - a `TransportFactory`
-    """The transport to a cluster by the URL in its credentials."""
+    """The HTTP transport to the API server in the credentials, which it reads at each request.
+
+    The cluster's id is not used.
+    """
     return HttpTransport(credentials)
 
 

@@ -43,9 +43,10 @@ class Hold(Struct, frozen=True):
 
 
 def is_in_use(obj: Object) -> bool:
-    """Whether users lose something with an object: any but Service, ServiceImport and idle slices.
+    """Whether users lose something if an object is deleted.
 
-    An EndpointSlice counts if one of its endpoints serves: imports are worth what is behind them.
+    False for a Service, a ServiceImport and an EndpointSlice of which no endpoint serves: imports
+    are worth what is behind them. True for all other objects.
     """
     match obj:
         case EndpointSlice():
@@ -60,7 +61,10 @@ class DeletionCounter:
     """Counts keys that lose something in a sliding window, and holds the excess."""
 
     def __init__(self, time: Callable[[], float], limit: DeletionLimit | None = None) -> None:
-        """Nothing is counted or held yet; `time` gives the seconds of a monotonic clock."""
+        """Nothing is counted or held yet; `time` gives the seconds of a monotonic clock.
+
+        Without `limit` the defaults of `DeletionLimit` apply.
+        """
         self._time = time
         self._limit = limit or DeletionLimit()
         self._recent: dict[tuple[ClusterId, str], deque[float]] = {}
@@ -71,15 +75,15 @@ class DeletionCounter:
 
     @property
     def holds(self) -> tuple[Hold, ...]:
-        """What is held now."""
+        """The holds that last now, at most one for each cluster and feature."""
         return tuple(self._holds.values())
 
     def admits(self, where: ClusterId, feature: str, in_use: Callable[[], int]) -> bool:
-        """Whether one more key of a feature may lose what it has; if so, counts it.
+        """Whether one more key of a feature may lose what it has in a cluster; if so, counts it.
 
-        False during a hold, which begins when the keys lost within the window exceed both the
-        limit's number and its share of those that `in_use` counts; none does in the window after a
-        release.
+        False during a hold, which begins when the keys counted within the window, and this one,
+        exceed both `limit.keys` and `limit.share` of the keys in use: `in_use()` and those counted.
+        In the window after a release it is True, and nothing is counted.
         """
         place = (where, feature)
         now = self._time()
@@ -107,7 +111,10 @@ class DeletionCounter:
         return (where, feature) in self._holds
 
     def release(self, where: ClusterId, feature: str) -> None:
-        """End a hold, and admit everything for one more window."""
+        """End a hold, if there is one, and forget what was counted.
+
+        For one more window every deletion of the feature in the cluster is admitted.
+        """
         self._holds.pop((where, feature), None)
         self._recent.pop((where, feature), None)
         within = self._limit.within.total_seconds()
@@ -139,17 +146,18 @@ class MassDeletionGuard:
 
     @property
     def holds(self) -> tuple[Hold, ...]:
-        """What is held now."""
+        """The holds that last now, at most one for each cluster and feature."""
         return self._counter.holds
 
     def admitted(
         self, item: Item, actions: list[Action], allowed: frozenset[str], start: StartTask
     ) -> list[Action]:
-        """The actions without deletions that are held; `allowed` features are never held.
+        """The actions without deletions that are held; features in `allowed` are never held.
 
-        Only deletions by omission are counted, and once for a key that loses something users use.
-        While a hold lasts all such deletions of the feature in the cluster wait. A hold logs and
-        uses `start` to begin its confirmation.
+        `*` allows all. Only deletions by omission are held: all of the key in one cluster, or none.
+        A key counts once per cluster, if users use one of them; during a hold all wait. The key of
+        held ones is kept and enqueued at the end of the hold; a new hold logs an error and uses
+        `start` to run `confirm`.
         """
         feature = item[0]
         if _is_allowed(feature, allowed):
@@ -166,7 +174,11 @@ class MassDeletionGuard:
         return [a for a in actions if id(a) not in held] if held else actions
 
     def _admits(self, where: ClusterId, feature: str, deletions: Sequence[Action]) -> bool:
-        """Whether the deletions of one key may go now; counts the key if one of them is in use."""
+        """Whether the deletions of one key in a cluster may go now.
+
+        If users use one of the objects, the counter decides, counts the key or begins a hold; else
+        it is False only during a hold.
+        """
         if not any(is_in_use(action.base) for action in deletions if isinstance(action, Delete)):
             return not self._counter.is_held(where, feature)
         return self._counter.admits(where, feature, lambda: self._count_in_use(where, feature))
@@ -180,7 +192,7 @@ class MassDeletionGuard:
         )
 
     def release_allowed(self, allowed: Iterable[str]) -> None:
-        """End the holds of features for which a person allows mass deletion."""
+        """End each hold of a feature in `allowed` (`*`: all), and enqueue its held keys."""
         for where, feature in list(self._held):
             if _is_allowed(feature, allowed):
                 self._release(where, feature, "somebody allows them")
@@ -188,10 +200,10 @@ class MassDeletionGuard:
     def _hold_deletions(
         self, where: ClusterId, item: Item, deletions: int, start: StartTask
     ) -> None:
-        """Count a key's deletions as held and keep the key until the hold ends.
+        """Count a key's deletions as held, in the metrics, and keep the key until the hold ends.
 
-        The first key of a hold also logs an error, puts `DeletionsHeld`, and starts the task that
-        lists everything again.
+        The first key of a hold also logs an error, puts `DeletionsHeld`, and starts the task
+        `confirm`, which lists everything again and ends the hold.
         """
         self._metrics.held(where, item[0], deletions)
         items = self._held.setdefault((where, item[0]), set())
@@ -205,12 +217,18 @@ class MassDeletionGuard:
         items.add(item)
 
     async def confirm(self, where: ClusterId, feature: str) -> None:
-        """Relist every cluster from its API server, then end the hold, whatever was found."""
+        """List all clusters once more, except informers that fail, then end the hold in any case.
+
+        The keys that were held are enqueued then.
+        """
         await self._informers.relists.relist_all()
         self._release(where, feature, "a second look agreed")
 
     def _release(self, where: ClusterId, feature: str, why: str) -> None:
-        """End a hold, if it still lasts: log why, and enqueue the keys that were held."""
+        """End a hold: log why, drop `DeletionsHeld`, and enqueue the keys that were held.
+
+        Nothing if it has ended already.
+        """
         if (where, feature) not in self._held:
             return
         self._counter.release(where, feature)

@@ -108,7 +108,7 @@ class Metrics:
         self._held.labels(where, feature).inc(deletions)
 
     def written(self, report: WriteReport) -> None:
-        """Count one write by cluster, kind, verb and result; `writes` is without fenced ones."""
+        """Count one write by cluster, kind, verb and result; `writes` has all but fenced ones."""
         verb = type(report.action).__name__.lower()
         place = report.target
         labels = (place.where, place.ref.kind.name, verb, report.result)

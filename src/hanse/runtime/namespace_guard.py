@@ -62,7 +62,10 @@ class NamespaceGuard:
         self._held: dict[Place, dict[Item, Dequeued]] = {}
 
     def place_of_loss(self, change: Change) -> Place | None:
-        """Where an object is gone from a guarded namespace; None for any other change."""
+        """The guarded namespace from which an object is gone by a change, with its cluster.
+
+        None for any other change.
+        """
         if not isinstance(change, ObjectChange) or change.after is not None:
             return None
         place = (change.where, change.object.metadata.namespace)
@@ -81,9 +84,10 @@ class NamespaceGuard:
                     self.doubt((cluster, namespace), EVERYTHING)
 
     def doubt(self, place: Place, item: Item | None) -> None:
-        """Have a namespace read before actions that rest on it are sent: those of a key, or of all.
+        """Have actions wait until a namespace was read: those of a key, or with EVERYTHING of all.
 
-        Doubts that are older than DOUBT are dropped.
+        This only records the doubt, `admitted` begins the read. Doubts that are older than DOUBT
+        are dropped.
         """
         doubts = self._doubts.setdefault(place, {})
         doubts.pop(item, None)
@@ -94,7 +98,8 @@ class NamespaceGuard:
     def admitted(self, dequeued: Dequeued, actions: list[Action], start: StartTask) -> list[Action]:
         """The actions without those that rest on a namespace in doubt, and later steps of theirs.
 
-        If there are any, `start` is used to read it, and the key is enqueued with the answer.
+        Those write objects with its broker as a source; later steps are those in the same cluster.
+        If there are any, `start` is used to read the namespace, and the key is enqueued after that.
         """
         if not actions:
             return actions
@@ -122,7 +127,8 @@ class NamespaceGuard:
     def _is_doubted(self, place: Place, item: Item) -> bool:
         """Whether a namespace must be read before actions of a key that rest on it are sent.
 
-        False without a doubt of the key or of all, and if it is known to be absent or terminating.
+        False without a recent doubt of the key or of all, and if the namespace is not known or is
+        terminating.
         """
         if not any(
             one in doubts and not self._is_over(doubts[one])
@@ -138,7 +144,10 @@ class NamespaceGuard:
         return self._time() - since > DOUBT.total_seconds()
 
     def _hold(self, place: Place, dequeued: Dequeued, start: StartTask) -> None:
-        """Keep a key until the namespace is read; begins to read it unless a read is under way."""
+        """Keep a key until the namespace is read; begins to read it unless a read is under way.
+
+        The queue counts the key as not done until then.
+        """
         held = self._held.setdefault(place, {})
         known = held.get(dequeued.item)
         if known is None or not known.deletion_seen:
@@ -151,7 +160,8 @@ class NamespaceGuard:
     async def _read(self, place: Place) -> None:
         """Read a namespace, end the doubts from before, and enqueue all keys that were held.
 
-        If that fails, they are in doubt as before: they are held again, and the next read begins.
+        If the read fails, the doubts return after RETRY; the keys are enqueued then all the same,
+        held again, and the next read begins.
         """
         try:
             async with asyncio.timeout(READ_TIMEOUT.total_seconds()):
@@ -167,7 +177,7 @@ class NamespaceGuard:
         """Read a namespace as it is now, and store it as its watch event will; raises KubeError.
 
         One that is gone, or was made anew since, is dropped until its watch tells what has become
-        of it.
+        of it. Nothing is read if the broker is not connected or the namespace is not known.
         """
         cluster, name = place
         connection = self._informers.connections.get(cluster)
@@ -185,7 +195,7 @@ class NamespaceGuard:
 
 
 def _rests_on(action: Action, broker: ClusterId) -> bool:
-    """Whether an action writes an object that has this broker as a source.
+    """Whether an action writes or deletes an object that has this broker as a source.
 
     False for a deletion by leaving.
     """

@@ -55,8 +55,8 @@ def with_owner(
 ) -> K:
     """The object as it is written: labelled and annotated with owner, sources and epoch.
 
-    Its own marks under hanse.dev/ are dropped. The marks of an observed object that has this owner
-    already are reused.
+    Other marks under hanse.dev/ are dropped; there is no annotation for no sources or epoch 0. If
+    `observed` has this owner already, its label and owner key are reused.
     """
     meta = obj.metadata
     if observed is not None and owner_of(observed) == owner:
@@ -129,7 +129,7 @@ def sources_of(obj: Object) -> frozenset[ClusterId]:
 
 
 def epoch_of(obj: Object) -> int:
-    """The epoch of the lease under which an object was last written; 0 without one."""
+    """The epoch of the lease under which an object was last written; 0 without a valid one."""
     value = obj.metadata.annotations.get(EPOCH, "")
     return parse_number(value) or 0
 
@@ -151,7 +151,10 @@ class OwnershipIndex:
         self._count: dict[tuple[ClusterId, str], int] = {}
 
     def update(self, where: ClusterId, before: Object | None, after: Object | None) -> None:
-        """Index an object under its owner after a change, and no longer under the one before."""
+        """Index an object under its owner after a change, and no longer under another one before.
+
+        None is an absent object; objects without a valid owner are not indexed.
+        """
         old = owner_of(before) if before is not None else None
         new = owner_of(after) if after is not None else None
         if before is not None and old is not None and old != new:
@@ -180,7 +183,7 @@ class OwnershipIndex:
                 yield where, obj
 
     def led_sources(self, clusters: Container[ClusterId]) -> set[ClusterId]:
-        """The source clusters of the objects that leaders wrote in these clusters."""
+        """The source clusters of the objects in these clusters that a leader wrote."""
         return {
             source
             for held in self._by_key.values()

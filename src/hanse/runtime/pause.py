@@ -21,8 +21,9 @@ PAUSE_WATCHES = (
 def pause_reason(snapshot: Snapshot, system_namespace: str) -> str:
     """Why writes are paused; empty when they are not.
 
-    By the annotation of the system namespace, by `spec.paused` of any ClusterSet on a broker or the
-    rules that a lost one left, or since a broker cannot be reached and was never read.
+    By the annotation of the system namespace; by `spec.paused` of any ClusterSet on a broker, or of
+    the rules that a lost one left; or because a broker is unreachable whose ClusterSets or member
+    records were never listed.
     """
     system = snapshot.get(snapshot.local, Namespace, system_namespace)
     if system is not None and is_paused(system):
@@ -49,7 +50,10 @@ def brokers_to_read(snapshot: Snapshot) -> tuple[ClusterId, ...]:
 
 
 def _unread_brokers(snapshot: Snapshot, phase: Phase) -> tuple[ClusterId, ...]:
-    """The brokers in a phase whose ClusterSets, or records of members, were never listed."""
+    """The brokers in a phase whose ClusterSets, or records of members, were never listed.
+
+    A kind that the broker does not serve, and records that are not watched, do not count.
+    """
     return tuple(
         state.cluster
         for state in snapshot.facts(ClusterState)
@@ -60,7 +64,7 @@ def _unread_brokers(snapshot: Snapshot, phase: Phase) -> tuple[ClusterId, ...]:
 
 
 def _is_unread(cluster: ClusterId, kind: type[Object], snapshot: Snapshot) -> bool:
-    """Whether a kind was never listed, and may be served."""
+    """Whether a kind was never listed, and it is not known yet whether the cluster serves it."""
     return not snapshot.listed(cluster, kind) and snapshot.serves(cluster, kind) is None
 
 
@@ -71,7 +75,10 @@ def _has_unread_record(state: ClusterState, snapshot: Snapshot) -> bool:
 
 
 def allowed_mass_deletions(snapshot: Snapshot, system_namespace: str) -> frozenset[str]:
-    """The features, or `*`, in the system namespace's annotation hanse.dev/allow-mass-deletion."""
+    """The features, or `*`, in the system namespace's annotation hanse.dev/allow-mass-deletion.
+
+    They are separated by commas; empty without the annotation.
+    """
     system = snapshot.get(snapshot.local, Namespace, system_namespace)
     value = system.metadata.annotations.get(ALLOW_MASS_DELETION, "") if system is not None else ""
     return frozenset(name.strip() for name in value.split(",") if name.strip())

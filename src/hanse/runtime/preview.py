@@ -61,7 +61,7 @@ class Overlay(Generic[K]):
         self._over[obj.metadata.namespace, obj.metadata.name] = obj
 
     def remove(self, obj: Object) -> None:
-        """Hide the object of this name; the store below does not change."""
+        """Hide the object of this namespace and name; the store below does not change."""
         self._over[obj.metadata.namespace, obj.metadata.name] = None
 
     def get(self, namespace: str, name: str) -> K | None:
@@ -71,7 +71,7 @@ class Overlay(Generic[K]):
         return self._below.get(namespace, name)
 
     def unreadable_reason(self, namespace: str, name: str) -> str:
-        """The reason in the store below; empty for an object that was changed here."""
+        """Why the store below cannot decode an object; empty for one that was changed here."""
         return (
             ""
             if (namespace, name) in self._over
@@ -79,16 +79,19 @@ class Overlay(Generic[K]):
         )
 
     def all(self) -> Iterator[K]:
-        """All objects, with the overlay's changes last."""
+        """All objects without removed ones: first those of the store below, then those put here."""
         return self._merge_overlay(self._below.all(), lambda _: True)
 
     def in_namespace(self, namespace: str) -> Iterator[K]:
-        """The objects of a namespace, with the overlay's changes last."""
+        """The objects of a namespace: first those of the store below, then those put here."""
         below = self._below.in_namespace(namespace)
         return self._merge_overlay(below, lambda o: o.metadata.namespace == namespace)
 
     def by(self, index: str, value: str) -> Iterator[K]:
-        """The objects under a value of an index, with the overlay's changes last."""
+        """The objects under a value of an index, those put here last.
+
+        Raises KeyError for an unknown index.
+        """
         find = self._indexes[index].values
         return self._merge_overlay(self._below.by(index, value), lambda o: value in find(o))
 
@@ -103,7 +106,11 @@ class Overlay(Generic[K]):
 
 
 def preview(reconciler: Reconciler, applied: Iterable[tuple[ClusterId, Object]]) -> Preview:
-    """Everything that this agent would write if these objects were applied in these clusters."""
+    """Everything that this agent would write if these objects were applied in these clusters.
+
+    Only keys that the objects, and what follows from them, concern are planned, for at most
+    MAX_ROUNDS. Nothing is sent; a pause of the agent, backoff and held deletions do not count.
+    """
     return _Simulation(reconciler).run(applied)
 
 
@@ -125,7 +132,11 @@ class _Simulation:
         self._due: dict[Item, None] = {}
 
     def run(self, applied: Iterable[tuple[ClusterId, Object]]) -> Preview:
-        """Apply objects to overlays, then plan and apply what follows, for at most MAX_ROUNDS."""
+        """Apply objects to overlays, then plan and apply what follows, for at most MAX_ROUNDS.
+
+        Returns the actions of all rounds in order, and the last obstacle and warnings of each
+        object. An error of a feature is raised.
+        """
         for where, obj in applied:
             self._apply_manifest(where, obj)
         actions: list[Action] = []
@@ -161,7 +172,11 @@ class _Simulation:
                 self._change(where, base, None)
 
     def _apply_manifest(self, where: ClusterId, obj: Object) -> None:
-        """Apply an object as `kubectl apply` does: fields of an existing one that it omits stay."""
+        """Create an object in the overlays, or replace an existing one with it.
+
+        Metadata that it does not set stays, its labels and annotations are merged, and status stays
+        where that is a subresource; all its other fields replace those that are there.
+        """
         before = self._snapshot.get(where, type(obj), obj.metadata.name, obj.metadata.namespace)
         self._change(where, before, _created(obj) if before is None else _merged(obj, before))
 
@@ -174,7 +189,10 @@ class _Simulation:
         self._change(where, before, obj)
 
     def _change(self, where: ClusterId, before: Object | None, after: Object | None) -> None:
-        """Change an object in the overlays, and enqueue the keys that this concerns."""
+        """Change an object in overlays and ownership index (None as `before` or `after`: absent).
+
+        The keys that features map the change to are planned in the next round.
+        """
         known = after if after is not None else before
         assert known is not None, "a change has at least one side"
         for store in self._stores.get((where, object_ref(known).kind), ()):
@@ -191,7 +209,10 @@ class _Simulation:
 
 
 def _warnings(plan: Plan, actions: Iterable[Action]) -> dict[ClusterObjectRef, str]:
-    """The messages of a plan's Warning Events, joined by `; `, by the written object."""
+    """The messages of a plan's Warning Events, joined by `; `, by written object.
+
+    Only of Events that are recorded with the write of one of the actions.
+    """
     messages: dict[ClusterObjectRef, list[str]] = {target_ref(action): [] for action in actions}
     for request in plan.events:
         place = request.recorded_with or request.target
@@ -201,7 +222,11 @@ def _warnings(plan: Plan, actions: Iterable[Action]) -> dict[ClusterObjectRef, s
 
 
 def _merged(obj: Object, before: Object) -> Object:
-    """An applied object merged with the existing one, whose status and other marks stay."""
+    """An applied object merged with the existing one, whose uid and other metadata stay.
+
+    Labels and annotations are merged, the applied ones win; finalizers and owner references stay if
+    none are applied. The existing status stays if the kind has that subresource.
+    """
     meta, known = obj.metadata, before.metadata
     both = replace(
         known,

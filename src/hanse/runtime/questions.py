@@ -44,7 +44,7 @@ class Questions:
         self._by_age: dict[str, None] = {}
 
     def ask(self, item: Item, questions: Iterable[Question], start: StartTask) -> None:
-        """Start to answer those questions of a key that have no recent answer.
+        """Start to answer those questions of a key that have no answer within their `max_age`.
 
         A question that is being answered already is not asked twice; every key that asked is
         enqueued when the answer is there.
@@ -82,7 +82,8 @@ class Questions:
     async def _answer_read(self, query: Read) -> Wire | None:
         """Read an object live, as wire data; None if absent.
 
-        Raises KubeError if the cluster is not connected or the kind is unknown.
+        Raises KubeError if the read fails, the cluster is not connected, or the kind is not watched
+        there.
         """
         place = query.target
         connection = self._informers.connections.get(place.where)
@@ -97,9 +98,9 @@ class Questions:
         return dict(wire)
 
     async def _answer_call(self, query: Call) -> Wire:
-        """Call a configured provider with the query's arguments.
+        """Call the provider with the query's arguments, and return its answer.
 
-        Raises KubeError if there is none.
+        Raises KubeError if none is configured by that name; what the provider raises is passed on.
         """
         provider = self._providers.get(query.provider)
         if provider is None:
@@ -107,7 +108,7 @@ class Questions:
         return await provider(**dict(query.arguments))
 
     def _kind_of(self, query: Read) -> type[Object] | None:
-        """The watched kind that a read names; None if no informer of that cluster has it."""
+        """The watched kind that a read names; None if no informer of that cluster watches it."""
         connection = self._informers.connections.get(query.target.where)
         scopes = connection.informers if connection is not None else ()
         return next((s.kind for s in scopes if s.kind.kind == query.target.ref.kind), None)

@@ -12,16 +12,20 @@ from hanse.runtime.reconciler import Reconciler
 
 @asynccontextmanager
 async def serving(reconciler: Reconciler, listener: socket.socket) -> AsyncIterator[None]:
-    """Serve `/healthz`, `/readyz` and `/metrics` of a reconciler until the block ends."""
+    """Serve `/healthz`, `/readyz` and `/metrics` of a reconciler until the block ends.
+
+    `/readyz` answers 503 with the reason while the agent is not ready.
+    """
     registry = reconciler.metrics.registry
     async with health.serving(listener, registry, lambda: _readiness(reconciler)):
         yield
 
 
 def not_ready_reason(reconciler: Reconciler) -> str:
-    """Why the agent is not ready; empty when it is.
+    """Why the agent is not ready: its own cluster was never listed in full; empty when it is.
 
-    Only its own cluster counts: an agent serves without a broker, and catches up later.
+    No other cluster counts: an agent serves without a broker, and catches up later. An outage after
+    the first list does not count either.
     """
     local = reconciler.informers.facts.get(ClusterState, reconciler.informers.local)
     if local is None:
@@ -33,7 +37,10 @@ def not_ready_reason(reconciler: Reconciler) -> str:
 
 
 def report(reconciler: Reconciler) -> list[str]:
-    """Lines for people: the phase of each cluster, whether writes are paused, and what is held."""
+    """Lines for people: the phase of each cluster, by id, then a pause of writes, and each hold.
+
+    The latter only if there are any.
+    """
     states = sorted(reconciler.informers.facts.all(ClusterState), key=lambda s: s.cluster)
     lines = [f"{_phase_sign(s.phase)} {s.cluster}: {s.phase} {s.reason}".rstrip() for s in states]
     if reconciler.paused:

@@ -90,7 +90,11 @@ class Reconciler:
         providers: dict[str, Provider] | None = None,
         extra_watches: Sequence[Watch] = (),
     ) -> None:
-        """Build the parts of the loop, not running; `extra_watches` are for other readers."""
+        """Build the parts of the loop, not running; `extra_watches` are for other readers.
+
+        Without `providers` no calls are answered; until `set_fence` an agent writes as the only
+        replica and leads no member.
+        """
         self.features = {feature.name: feature for feature in features}
         self.metrics = Metrics()
         watches = [w for feature in features for w in feature.watches]
@@ -144,11 +148,14 @@ class Reconciler:
         self._background_tasks: set[asyncio.Task[None]] = set()
 
     async def record_event(self, request: EventRequest) -> None:
-        """Record an Event about an object, whether or not it was written."""
+        """Record an Event about an object, whether or not it was written.
+
+        Nothing if its cluster is not connected or the object is not known.
+        """
         await self._recorder.record_one(request)
 
     def set_fence(self, fence: Fence) -> None:
-        """Ask this fence before every write from now on."""
+        """Ask this fence, in place of the one before, before every write from now on."""
         self._writer = Writer(self.informers, fence, self._on_write)
 
     def snapshot(self) -> Snapshot:
@@ -156,13 +163,20 @@ class Reconciler:
         return self.informers.snapshot()
 
     async def answer(self, question: Read | Call) -> Snapshot:
-        """Answer a question now, by a live read or a call; returns a snapshot with the answer."""
+        """Answer a question now, by a live read or a call; returns a snapshot with the answer.
+
+        The answer is a fact, also if it is an error.
+        """
         await self._questions.answer(question)
         return self.snapshot()
 
     @asynccontextmanager
     async def running(self, *, active: bool = True) -> AsyncIterator[None]:
-        """Run informers, and plan and apply while active, until the block ends."""
+        """Run informers, and plan and apply while active, until the block ends.
+
+        At the end all tasks are cancelled, also writes under way. `active`: whether to activate at
+        once.
+        """
         async with self.informers.running(), asyncio.TaskGroup() as group:
             self._group = group
             dispatcher = group.create_task(self._dispatch(), name="dispatch")
@@ -184,7 +198,10 @@ class Reconciler:
         task.add_done_callback(self._background_tasks.discard)
 
     def activate(self) -> None:
-        """Begin to plan and apply, with every key that anything known concerns."""
+        """Begin to plan and apply, with every key that anything known concerns.
+
+        Guarded namespaces are doubted until they are read.
+        """
         self.active = True
         self.enqueuer.namespaces.doubt_everything()
         self.enqueuer.enqueue_everything()
@@ -197,9 +214,9 @@ class Reconciler:
     async def repair(self, cluster: ClusterId, *, relist: bool) -> None:
         """Wait until a cluster is listed, with `relist` once more, and all due keys are applied.
 
-        The local cluster is waited for, too: what it has there is derived from what it has at
-        home. Writes there that fail or are forbidden are repeated: a new namespace has rights a
-        moment later.
+        The local cluster is waited for, too: what it has there is derived from what it has at home.
+        Writes there that fail or are forbidden are repeated until none does: a new namespace has
+        rights a moment later.
         """
         if relist:
             await self.informers.relists.relist(cluster)
@@ -214,7 +231,10 @@ class Reconciler:
     # -- changes
 
     def on_change(self, change: Change, *, listed: bool = False) -> None:
-        """Observe a change, notify the subscribers, and while active enqueue the keys concerned."""
+        """Observe a change, notify the subscribers, and while active enqueue the keys concerned.
+
+        Keys of a list (`listed`) have priority BACKLOG, others FRESH.
+        """
         for observe in self._observers:
             observe(change)
         for handle in self.event_handlers:
@@ -227,7 +247,10 @@ class Reconciler:
         self._index_owned(ObjectChange(where, obj, None))
 
     def _index_owned(self, change: Change) -> None:
-        """Update the index of owned objects; one that only left a selector stays in it."""
+        """Update the index of owned objects by a change; facts are ignored.
+
+        An object that only left the selector of one store, and is in another, stays in it.
+        """
         if isinstance(change, ObjectChange):
             after = change.after if change.after is not None else self._still_visible(change)
             self.owned.update(change.where, change.before, after)
@@ -242,7 +265,10 @@ class Reconciler:
         return None
 
     def _observe_identity(self, change: Change) -> None:
-        """Refuse all further writes, and call `on_refused`, if another cluster has our id."""
+        """Refuse all further writes for good if another cluster has our id on the broker.
+
+        That is logged, and `on_refused` is called once.
+        """
         if not self.refused and may_tell_identity(change, self.informers.local):
             self.refused = identity_error(self.snapshot())
             if self.refused:
@@ -253,6 +279,7 @@ class Reconciler:
         """Set `paused` by a change; if that differs, log it and enqueue the keys that were paused.
 
         Also releases holds of deletions that a person allows, and sets the metric of reachability.
+        Only changes of PAUSE_WATCHES' kinds, and facts of cluster states and served kinds count.
         """
         if isinstance(change, ObjectChange):
             if type(change.object) not in _PAUSE_KINDS:
@@ -271,14 +298,17 @@ class Reconciler:
         self.mass_deletion.release_allowed(allowed)
 
     def _on_watch_event(self, cluster: ClusterId, scope: Scope, event: WatchEvent[Any]) -> None:
-        """Count an event, and doubt the namespaces of brokers whose objects it lists."""
+        """Count a watch event in the metrics; a list on a broker doubts its namespace."""
         self.metrics.on_watch_event(cluster, scope, event)
         self.enqueuer.namespaces.on_watch_event(cluster, scope, event)
 
     # -- keys
 
     async def _dispatch(self) -> None:
-        """Plan keys one by one, for ever; apply writes in tasks, as many as `_concurrency` lets."""
+        """Plan keys one by one, for ever; apply their writes in tasks, as many as the limit lets.
+
+        A key without writes is done at once. At intervals other tasks get the loop.
+        """
         limit, yielded_at = self._concurrency, loop_time()
         async with asyncio.TaskGroup() as group:
             while True:
@@ -301,7 +331,10 @@ class Reconciler:
                     yielded_at = loop_time()
 
     def _plan_or_finish(self, dequeued: Dequeued) -> PlannedWork | None:
-        """Plan a key; returns work that has actions, else None: it is finished or retried."""
+        """Plan a key; returns work that has actions, else None: it is finished or retried.
+
+        An error of the plan is logged and counted, and the key retried after a backoff.
+        """
         try:
             work = self._plan(dequeued)
         except Exception as error:  # noqa: BLE001 - the per-key boundary; logged by the next line
@@ -313,7 +346,11 @@ class Reconciler:
         return None
 
     def _plan(self, dequeued: Dequeued) -> PlannedWork | None:
-        """Plan and diff a key, ask its questions; None if inactive or waiting for first lists."""
+        """Plan and diff a key, and start to answer its questions.
+
+        None if this replica is inactive, the feature unknown, or the first lists of the local
+        cluster or of a broker are missing: then the key is enqueued after those.
+        """
         item = (name, key) = dequeued.item
         feature = self.features.get(name)
         if feature is None or not self.active:
@@ -342,8 +379,9 @@ class Reconciler:
     def _allowed(self, dequeued: Dequeued, found: Diff) -> list[Action]:
         """The actions to apply now: not paused, backed off, held, or under way already.
 
-        While writes are paused only those of status; none if this agent is refused. Raises
-        `UndeclaredWrite` for an action that the feature's watches do not declare.
+        While writes are paused only those of status; none if this agent is refused. Too many
+        deletions are held only if no live deletion event enqueued the key. Raises `UndeclaredWrite`
+        for an action that the feature's watches do not declare.
         """
         actions = [a for a in found.actions if not self._is_deletion_pending(a)]
         if actions:
@@ -363,7 +401,10 @@ class Reconciler:
         return self.mass_deletion.admitted(dequeued.item, due, allowed, self.start_background)
 
     def _is_deletion_pending(self, action: Action) -> bool:
-        """Whether we deleted the object already: its watch event enqueues its owner."""
+        """Whether we deleted the object already, and its watch event has not come yet.
+
+        That event enqueues its owner. False for a create.
+        """
         if isinstance(action, Create):
             return False
         return self.informers.is_deletion_pending(action.where, action.base)
@@ -387,8 +428,8 @@ class Reconciler:
     def _finish(self, work: PlannedWork, reports: list[WriteReport]) -> None:
         """Record how the writes of a plan ended, and forget earlier errors of its key.
 
-        The key is enqueued again after a backoff, and after the plan's `requeue_after`, if there is
-        one.
+        The key is enqueued again after a backoff, if a write was not done, and after the plan's
+        `requeue_after`, if there is one.
         """
         item, tried = work.item, {target_ref(action) for action in work.actions}
         self._outcomes.record(item, work.diff, reports, tried)
@@ -398,7 +439,10 @@ class Reconciler:
         self._backoff.forget_errors(item)
 
     def _on_write(self, report: WriteReport) -> None:
-        """Count a write; any answer, even an error, shows that its cluster responds."""
+        """Count a write in the metrics, and record that its cluster has answered.
+
+        The latter also after an error, but not if it was fenced, or the cluster was unreachable.
+        """
         self.metrics.written(report)
         if report.result != "Fenced" and not isinstance(report.error, Unreachable):
             self._concurrency.record_answer(report.action.where)
@@ -412,6 +456,6 @@ class Reconciler:
 
 
 async def _let_requests_start() -> None:
-    """Let a new task get as far as its requests: a turn for it, and one for the tasks it starts."""
+    """Let other tasks run twice: so a new task, and then those it starts, get to their requests."""
     await asyncio.sleep(0)
     await asyncio.sleep(0)

@@ -31,7 +31,8 @@ class Relists:
     async def relist_all(self) -> None:
         """List everything once more, and wait until every informer that can has done so.
 
-        Informers that have an error are neither restarted nor waited for.
+        Informers that have an error are neither restarted nor waited for; nor are those waited for
+        that are stopped meanwhile or whose kind is not served.
         """
         working: dict[Informer, int] = {}
         for connection in self._connections.values():
@@ -42,7 +43,8 @@ class Relists:
     async def relist(self, cluster: ClusterId) -> None:
         """List a cluster once more, and wait until every informer has done so, however long.
 
-        Returns at once if the cluster is not connected.
+        Those with an error are not restarted: they retry. Returns at once if the cluster is not
+        connected; informers that are stopped or find their kind not served are not waited for.
         """
         if cluster in self._connections:
             await self._wait_for_lists(self._restart_working(self._connections[cluster]))
@@ -61,9 +63,9 @@ class Relists:
             await self._listed.wait_for_more(self._listed.notified)
 
     async def wait_until_listed(self, cluster: ClusterId) -> None:
-        """Wait until everything in a cluster was listed, or it is no longer connected.
+        """Wait until a cluster is no longer partial, or is not connected.
 
-        Once, and again since we began to lead.
+        It is partial until every watched kind was listed, and again since we began to lead.
         """
         while cluster in self._connections and self._connections[cluster].state.is_partial:
             await self._listed.wait_for_more(self._listed.notified)
@@ -73,6 +75,7 @@ class Relists:
 
         Called before every list of another kind but its first, as the server may have been
         restored: Leases from before that would not show which objects are those of a backup.
+        Informers of Leases that fail, or were restarted already, are only waited for.
         """
         listed = {
             i: i.store.lists if i.error is None and i.synced else -1

@@ -43,8 +43,8 @@ class ReplicaSlots:
     async def run(self, on_slot: Callable[[int | None], None]) -> None:
         """Hold the first free slot, again after it is lost, until cancelled.
 
-        `on_slot` gets its number, or None when it is lost. While all are held, retries at
-        intervals.
+        `on_slot` gets its number, from 0, or None when it is lost. While all are held, retries
+        every RETRY_INTERVAL.
         """
         while True:
             for number, _ in enumerate(self._leases):
@@ -54,9 +54,9 @@ class ReplicaSlots:
                 await asyncio.sleep(RETRY_INTERVAL.total_seconds())
 
     async def _hold(self, number: int, on_slot: Callable[[int | None], None]) -> bool:
-        """Hold one slot until it is lost, or give up as soon as somebody else holds it.
+        """Contend for one slot, and hold it until it is lost; ends as soon as another holds it.
 
-        Returns whether it was ever ours; if so, `on_slot` gets None at the end.
+        Returns whether it was ever ours; if so, `on_slot` got its number, and gets None at the end.
         """
         elector = LeaderElector(
             self._client,

@@ -70,23 +70,26 @@ class WorkQueue:
         self._changed = asyncio.Event()
 
     def __len__(self) -> int:
-        """How many keys are ready or dirty; an added key counts once `take` has found it due."""
+        """How many keys are ready, or were added while they are processed.
+
+        A scheduled key counts once `take` has found it due.
+        """
         return len(self._ready[0]) + len(self._ready[1]) + len(self._dirty)
 
     @property
     def load(self) -> float:
-        """The length as a share of the full load, at most 1."""
+        """The length as a share of FULL_LOAD, from 0 to 1."""
         return min(len(self) / FULL_LOAD, 1.0)
 
     @property
     def is_settled(self) -> bool:
-        """Whether no key is in processing or ready, or due within COALESCE_MOST seconds."""
+        """Whether the queue is idle, and no scheduled key is due within COALESCE_MOST seconds."""
         soon = self._time() + COALESCE_MOST
         return self.is_idle and not (self._heap and self._heap[0][0] <= soon)
 
     @property
     def is_idle(self) -> bool:
-        """Whether no key is processed, held or ready."""
+        """Whether no key is processed, held or ready; scheduled keys do not count."""
         return not self._processing and not self._held and not any(self._ready)
 
     def add(
@@ -94,7 +97,8 @@ class WorkQueue:
     ) -> None:
         """Enqueue a key after the coalescing delay; one in processing comes back when that is done.
 
-        `deletion_seen` is returned with the key when it is taken.
+        One that waits already keeps its earlier time, and becomes fresh if it is added as such.
+        Ends `hold`. `deletion_seen` is returned with the key when it is taken.
         """
         self._held.discard(item)
         if deletion_seen:
@@ -109,7 +113,10 @@ class WorkQueue:
             self._schedule(item, priority, delay)
 
     def add_after(self, item: Item, delay: timedelta) -> None:
-        """Enqueue a key after a delay, unless it is scheduled earlier."""
+        """Enqueue a key with priority BACKLOG after a delay, unless it is scheduled earlier.
+
+        One that is ready or in processing is scheduled, too.
+        """
         self._schedule(item, Priority.BACKLOG, max(delay.total_seconds(), 0.0))
 
     def set_urgent(self, item: Item, urgent: bool) -> None:
@@ -120,7 +127,10 @@ class WorkQueue:
             self._deferred.add(item)
 
     def hold(self, item: Item) -> None:
-        """Let a key in processing count as due until it is added again, which the caller will."""
+        """Let a key in processing count as not done until the caller adds it again.
+
+        `is_idle` and `wait_for_due` wait for it.
+        """
         self._held.add(item)
 
     def is_processing(self, item: Item) -> bool:
@@ -128,7 +138,10 @@ class WorkQueue:
         return item in self._processing
 
     async def take(self) -> Dequeued:
-        """Take the next ready key, a fresh one before the backlog; waits until there is one."""
+        """Take the next ready key, a fresh one before the backlog; waits until there is one.
+
+        It is in processing until `done`. Within a priority the first that became ready comes first.
+        """
         while True:
             self._promote_due()
             for ready in self._ready:
@@ -142,9 +155,9 @@ class WorkQueue:
                 continue
 
     def done(self, item: Item) -> None:
-        """End the processing of a key; a dirty one is added again.
+        """End the processing of a key; one that was added meanwhile is added again.
 
-        Else those who wait for keys to be processed are told, unless it is held.
+        Otherwise `wait_for_due` no longer waits for it, unless it is held.
         """
         self._processing.discard(item)
         if item in self._dirty:
@@ -199,9 +212,9 @@ class WorkQueue:
         return COALESCE_LEAST + (COALESCE_MOST - COALESCE_LEAST) * share
 
     def _schedule(self, item: Item, priority: Priority, delay: float) -> None:
-        """Schedule an item after a delay in seconds; the earlier time and higher urgency stay.
+        """Schedule an item after a delay in seconds; the earlier time and higher priority stay.
 
-        Compacts the heap when outdated entries prevail, and wakes the reader if the time changed.
+        Compacts the heap when outdated entries prevail, and wakes `take` if the time changed.
         """
         due = self._time() + delay
         known = self._scheduled.get(item)
@@ -217,7 +230,7 @@ class WorkQueue:
         self._changed.set()
 
     def _compact_heap(self) -> None:
-        """Drop the entries that an earlier one of the same key has replaced."""
+        """Drop the heap entries whose key is no longer scheduled for their time, and duplicates."""
         current = (
             (due, n, item)
             for due, n, item in self._heap
@@ -227,7 +240,11 @@ class WorkQueue:
         heapq.heapify(self._heap)
 
     def _promote_due(self) -> None:
-        """Make scheduled keys ready whose time has come; those in processing become dirty."""
+        """Make scheduled keys ready whose time has come.
+
+        Those in processing are to come back when they are done; those that are ready stay as they
+        are.
+        """
         now = self._time()
         while self._heap and self._heap[0][0] <= now:
             due, _, item = heapq.heappop(self._heap)
@@ -242,7 +259,7 @@ class WorkQueue:
                 self._ready[priority][item] = None
 
     def _seconds_to_next(self) -> float | None:
-        """How long until the next delayed key is due, at least `TICK`; None if there is none."""
+        """Seconds until the next scheduled key is due, at least `TICK`; None if there is none."""
         return max(self._heap[0][0] - self._time(), TICK) if self._heap else None
 
     def _dequeue(self, item: Item, ready: dict[Item, None]) -> Dequeued:

@@ -28,9 +28,9 @@ def merge_conditions(
 ) -> list[Object]:
     """Desired conditions with timestamps, existing ones first and in their order.
 
-    An unchanged condition keeps its timestamps; `updated` conditions also have a lastUpdateTime
-    (Deployments), `probed` ones a null lastProbeTime (pods). Existing ones of other types are
-    left out.
+    An unchanged condition is the existing one; a changed one keeps lastTransitionTime while its
+    status is the same. If it is new or changed, `updated` sets its lastUpdateTime (Deployments) and
+    `probed` a null lastProbeTime (pods). Existing conditions of other types are left out.
     """
     desired_by_type = {one["type"]: one for one in desired}
     existing_by_type = {one["type"]: one for one in existing if one.get("type") in desired_by_type}
@@ -46,8 +46,8 @@ def _with_timestamps(
 ) -> Object:
     """The new condition with timestamps; the old one itself if nothing else has changed.
 
-    lastTransitionTime is kept while the status is the same. With `updated` it has lastUpdateTime,
-    with `probed` an empty lastProbeTime.
+    lastTransitionTime is kept while the status is the same. With `updated` lastUpdateTime is now,
+    with `probed` lastProbeTime is null.
     """
     if old is not None and _without_timestamps(old) == _without_timestamps(new):
         return old

@@ -121,11 +121,17 @@ class Lister(Protocol):
         ...
 
     def orphans(self, store: str, namespace: str) -> list[Object]:
-        """The pods, ReplicaSets or ControllerRevisions of a namespace that have no controller."""
+        """The objects of a store in a namespace that have no controller reference.
+
+        Only pods, ReplicaSets and ControllerRevisions are indexed; other stores give none.
+        """
         ...
 
     def pods_on(self, node: str) -> tuple[Key, ...]:
-        """The keys of the pods assigned to a node; unassigned ones for an empty name."""
+        """The keys of the pods assigned to a node, also of finished and terminating ones.
+
+        With an empty name those of the pods that are not assigned.
+        """
         ...
 
     def pods_with_labels(self, namespace: str, labels: Mapping[str, str]) -> list[Object]:
@@ -133,7 +139,10 @@ class Lister(Protocol):
         ...
 
     def services_selecting(self, namespace: str, labels: Mapping[str, str]) -> list[Object]:
-        """The Services of a namespace whose selectors match the labels; none without selector."""
+        """The Services of a namespace whose selectors match the labels.
+
+        Services without selector are left out.
+        """
         ...
 
     def is_pod_ip_used(self, address: str) -> bool:
@@ -141,7 +150,10 @@ class Lister(Protocol):
         ...
 
     def last_error(self, controller: str, key: Key) -> str:
-        """The error, unless a conflict, of a key's last failed write; empty after a success."""
+        """The error text of a controller's last failed write for a key; empty if there is none.
+
+        A conflict is not recorded. A reconcile whose writes succeed, or that has none, clears it.
+        """
         ...
 
 
@@ -157,5 +169,5 @@ class Controller(Protocol):
         ...
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
-        """The writes that bring a key to its desired state; no I/O."""
+        """The writes that bring a key to its desired state, and when to requeue it; no I/O."""
         ...

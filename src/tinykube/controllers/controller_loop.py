@@ -23,7 +23,10 @@ _MAX_BACKOFF = timedelta(seconds=30)
 
 
 def backoff_delay(error: Exception, attempt: int) -> timedelta:
-    """The exponential backoff after an error, from 20 ms to 30 s; after a conflict from 1 ms."""
+    """The exponential backoff after an error, from 20 ms to 30 s; after a conflict from 1 ms.
+
+    It doubles with each attempt, counted from 0.
+    """
     initial = timedelta(milliseconds=1 if _is_conflict(error) else 20)
     return min(initial * 2.0 ** min(attempt, 20), _MAX_BACKOFF)
 
@@ -83,7 +86,10 @@ class ControllerLoop:
             self._timers.clear()
 
     async def idle(self) -> None:
-        """Wait until nothing is queued or processing; delayed keys do not count."""
+        """Wait until nothing is queued or processing, and all Events are written.
+
+        Delayed keys do not count. It waits, too, until `run` has processed the existing objects.
+        """
         await self._idle.wait()
 
     def _on_storage_event(self, event: StorageEvent) -> None:
@@ -130,11 +136,11 @@ class ControllerLoop:
         return True
 
     def _stored_event(self, event: Object) -> Object | None:
-        """The Event in storage with the name of the given one, or None."""
+        """The Event in storage with the namespace and name of the given one, or None."""
         return self._storage.get("events", namespace_of(event), name_of(event))
 
     def _process_storage_events(self) -> bool:
-        """Index changes and enqueue their keys; returns whether there was an event.
+        """Index all queued changes and enqueue their keys; returns whether there was an event.
 
         A restore drops the events queued after it and enqueues the keys of all objects.
         """

@@ -109,7 +109,10 @@ class ControllerManager:
         self._loop = ControllerLoop(api, enabled_controllers)
 
     async def run(self) -> None:
-        """Run until cancelled; restarting over unchanged objects writes nothing."""
+        """Run the enabled controllers until cancelled; over unchanged objects nothing is written.
+
+        Absent nodes and the StorageClass are created before anything else.
+        """
         await self._loop.run(self._initial_items)
 
     async def idle(self) -> None:

@@ -76,7 +76,8 @@ class DaemonSetController:
     def reconcile(self, key: Key, lister: Lister) -> Result:
         """The writes that adopt or release, if any; otherwise those that sync pods and status.
 
-        The latter also record the template's revision and delete those above the history limit.
+        The latter also record the template's revision and delete those above the history limit. No
+        writes for an absent DaemonSet.
         """
         daemon_set = lister.get(DAEMON_SETS, key.namespace, key.name)
         if daemon_set is None:
@@ -101,8 +102,9 @@ def sync_daemon_set(
 ) -> Result:
     """The writes that create missing pods, delete surplus, finished and outdated ones, set status.
 
-    A node with a terminating or finished pod gets no new one; while deleting, only status is set.
-    Of several pods on a node the oldest stays.
+    A node with a terminating or finished pod gets no new one. Of several pods on a node the oldest
+    stays. A terminating DaemonSet only gets its status. Requeues for the next pod to become
+    available.
     """
     fitting = {
         name_of(node) for node in nodes if node_fits(node, _daemon_pod(daemon_set, revision, node))
@@ -153,7 +155,8 @@ def _rolling_update_deletions(
     """The deletions of outdated pods: all unavailable ones, others as maxUnavailable allows.
 
     A pod is outdated by its revision label; none is deleted with the OnDelete strategy. `desired`
-    is the number of nodes that should have a pod.
+    is the number of nodes that should have a pod; nodes without an available one count as
+    unavailable. maxUnavailable is 1 at least.
     """
     strategy = spec_of(daemon_set).get("updateStrategy") or {}
     if strategy.get("type") == "OnDelete":

@@ -80,9 +80,10 @@ class DeploymentController:
     watches = frozenset((DEPLOYMENTS, REPLICA_SETS, PODS))
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
-        """The keys of a Deployment, or of the owner of a ReplicaSet, or those that may adopt it.
+        """The key of a Deployment; for a ReplicaSet, those of its owner or that may adopt it.
 
-        For a finished or deleted pod, that of the owner of its ReplicaSet.
+        For a finished or deleted pod, that of the Deployment that owns its ReplicaSet; other
+        changes of pods enqueue nothing.
         """
         match change.store:
             case "deployments.apps":
@@ -106,6 +107,7 @@ class DeploymentController:
         """The writes that adopt or release ReplicaSets, if any; otherwise the next rollout step.
 
         If a ReplicaSet of another owner has the new one's name, only collisionCount is incremented.
+        No writes for an absent Deployment.
         """
         deployment = lister.get(DEPLOYMENTS, key.namespace, key.name)
         if deployment is None:
@@ -131,10 +133,11 @@ def sync_deployment(
     old_pods: bool = False,
     last_error: str = "",
 ) -> Result:
-    """The writes of the next rollout step; while `old_pods` of older templates run, Recreate waits.
+    """The writes of the next rollout step and the status; requeues for the progress deadline.
 
-    A deleting one only gets its status; a paused or resized one is only scaled. `last_error` is
-    that of the last attempt, for the condition Progressing.
+    A terminating Deployment only gets its status; a paused or resized one is only scaled. Recreate
+    scales the old ReplicaSets to zero first, and creates the new one when no `old_pods` run any
+    more. `last_error` is that of the last attempt, for the condition Progressing.
     """
     new, old = _split(deployment, replica_sets)
     state = ReplicaSetState(new, old, last_error=last_error)
@@ -184,7 +187,8 @@ def _split(
 def _create_replica_set(deployment: Object, state: ReplicaSetState, now: datetime) -> Result:
     """The writes that create the current template's ReplicaSet, set the revision, record an Event.
 
-    The status comes last, but first if the last attempt failed.
+    Its size is that of `new_replica_set_size`. The status comes last, but first if the last attempt
+    failed.
     """
     total = sum(map(desired_replicas, state.old))
     created = _new_replica_set(deployment, state.old, new_replica_set_size(deployment, 0, total))
@@ -227,7 +231,8 @@ def _new_replica_set(deployment: Object, old: Sequence[Object], size: int) -> Ob
     """The ReplicaSet for the current template, with the next revision.
 
     Its name, labels and selector have the template's hash. It inherits the Deployment's annotations
-    and minReadySeconds, and is controlled by it.
+    and minReadySeconds, has the annotations of desired and maximum replicas, and is controlled by
+    it.
     """
     template = spec_of(deployment)["template"]
     suffix = _template_hash(deployment)
@@ -261,9 +266,11 @@ def _new_replica_set(deployment: Object, old: Sequence[Object], size: int) -> Ob
 
 
 def _sync_revision(deployment: Object, new: Object, old: Sequence[Object]) -> list[Write]:
-    """The patches that keep the new ReplicaSet's revision above all others, as for `rollout undo`.
+    """The patches that give the new ReplicaSet a higher revision than all others have.
 
-    Also of its annotations and minReadySeconds, and of the Deployment's revision annotation.
+    A former revision is added to its history annotation. They also copy the Deployment's
+    annotations and minReadySeconds to it, and set the Deployment's own revision annotation. Empty
+    if nothing differs.
     """
     latest = max(map(_revision, old), default=0) + 1
     revision = str(max(latest, _revision(new)))
@@ -284,7 +291,7 @@ def _sync_revision(deployment: Object, new: Object, old: Sequence[Object]) -> li
 
 
 def _revision_patch(deployment: Object, revision: str) -> Patch:
-    """The patch of the Deployment's own revision annotation."""
+    """The patch that sets the Deployment's own revision annotation."""
     return Patch(DEPLOYMENTS, deployment, {"metadata": {"annotations": {REVISION: revision}}})
 
 
@@ -320,7 +327,10 @@ def _scale_patches(deployment: Object, targets: Sequence[ReplicaTarget]) -> list
 def _with_status(
     deployment: Object, state: ReplicaSetState, writes: Sequence[Write], now: datetime
 ) -> Result:
-    """The writes, then the status; a complete rollout also deletes ReplicaSets above the limit."""
+    """The writes, then the status; a complete rollout also deletes ReplicaSets above the limit.
+
+    A terminating Deployment deletes none. The result is requeued for the progress deadline, if any.
+    """
     status_result = deployment_status(deployment, state, now)
     steps = [*writes, *status_patch(DEPLOYMENTS, deployment, status_result.status)]
     if not is_deleting(deployment) and is_complete(deployment, status_result.status):
@@ -329,9 +339,10 @@ def _with_status(
 
 
 def _cleanup_history(deployment: Object, old: Sequence[Object]) -> list[Write]:
-    """The deletions of scaled-down ReplicaSets of lowest revision above revisionHistoryLimit.
+    """The deletions of as many old ReplicaSets as exceed revisionHistoryLimit, 10 by default.
 
-    As many as old ones exceed it, 10 by default, if so many are scaled down.
+    Only those without desired and actual replicas, whose status is observed and that are not
+    terminating, the lowest revision first; fewer if not as many are so.
     """
     limit = spec_of(deployment).get("revisionHistoryLimit", 10)
     idle = [

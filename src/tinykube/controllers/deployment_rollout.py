@@ -35,7 +35,8 @@ class ReplicaTarget(Struct, frozen=True):
 def rollout_bounds(deployment: Object) -> RolloutBounds:
     """maxSurge, rounded up, and maxUnavailable, rounded down, as numbers of pods.
 
-    If both are zero, one pod may be unavailable; for Recreate both stay zero.
+    Both are 25 % by default; the latter is at most the desired replicas. If both are zero, one pod
+    may be unavailable; for Recreate both stay zero.
     """
     strategy = spec_of(deployment).get("strategy") or {}
     if strategy.get("type") == "Recreate":
@@ -50,7 +51,7 @@ def rollout_bounds(deployment: Object) -> RolloutBounds:
 
 
 def resolve_int_or_percent(value: int | str, total: int) -> float:
-    """An integer as it is, or a percentage of a total, not rounded."""
+    """An integer, also as text, as it is; a percentage as its share of the total, not rounded."""
     if isinstance(value, str) and value.endswith("%"):
         percent = int(value[:-1])
         return total * percent / 100
@@ -64,9 +65,9 @@ def max_pods(deployment: Object) -> int:
 
 
 def is_scaling(deployment: Object, replica_sets: Iterable[Object]) -> bool:
-    """Whether `spec.replicas` differs from the annotation of a ReplicaSet with replicas.
+    """Whether `spec.replicas` differs from the annotation desired-replicas of any ReplicaSet.
 
-    One without the annotation does not count.
+    Only those count that have the annotation, and spec.replicas above 0.
     """
     desired = str(desired_replicas(deployment))
     return any(
@@ -77,9 +78,10 @@ def is_scaling(deployment: Object, replica_sets: Iterable[Object]) -> bool:
 
 
 def new_replica_set_size(deployment: Object, current: int, total: int) -> int:
-    """The next replicas of the newest ReplicaSet, given its current ones and the total of all.
+    """The next size of the new ReplicaSet, given its size and the total of all ReplicaSets.
 
-    All desired ones for Recreate, or if it has more; otherwise limited by maxSurge.
+    It is the desired replicas for Recreate, or if it has more than those; otherwise it grows as far
+    as maxSurge allows, and does not shrink.
     """
     desired = desired_replicas(deployment)
     if (spec_of(deployment).get("strategy") or {}).get("type") == "Recreate":
@@ -91,7 +93,10 @@ def new_replica_set_size(deployment: Object, current: int, total: int) -> int:
 
 
 def rolling_targets(deployment: Object, new: Object, old: Sequence[Object]) -> list[ReplicaTarget]:
-    """One step of a rolling update: scale the new ReplicaSet or, if it stays, the old ones down."""
+    """One step of a rolling update: scale the new ReplicaSet or, if it stays, the old ones down.
+
+    Only ReplicaSets whose size changes are returned; none if the rollout is done or waits for pods.
+    """
     total = sum(desired_replicas(one) for one in (new, *old))
     size = new_replica_set_size(deployment, desired_replicas(new), total)
     if size != desired_replicas(new):
@@ -100,7 +105,7 @@ def rolling_targets(deployment: Object, new: Object, old: Sequence[Object]) -> l
 
 
 def _scale_down_old(deployment: Object, new: Object, old: Sequence[Object]) -> list[ReplicaTarget]:
-    """Scale old ReplicaSets down: unhealthy pods first, then as many as availability allows.
+    """Scale old ReplicaSets down: unhealthy pods first, then as many as maxUnavailable allows.
 
     The oldest ReplicaSet comes first; those that keep their size are left out.
     """
@@ -130,10 +135,11 @@ def _scale_down_old(deployment: Object, new: Object, old: Sequence[Object]) -> l
 def scaling_targets(
     deployment: Object, new: Object | None, old: Sequence[Object]
 ) -> list[ReplicaTarget]:
-    """Distribute a changed number of replicas over ReplicaSets in proportion to their sizes.
+    """The sizes of ReplicaSets of a resized or paused Deployment, in proportion to their sizes.
 
-    A single active one gets all, or without one the new, else the newest; a saturated new one
-    scales the others to zero. Otherwise none is scaled for Recreate.
+    If at most one has replicas, that one gets all that are desired, or without one the new
+    ReplicaSet, else the newest old one. If several have, a new one that is saturated
+    (`_is_saturated`) scales the others to zero; if it is not, none is scaled for Recreate.
     """
     replica_sets = [*old, *([new] if new is not None else [])]
     active = [one for one in replica_sets if desired_replicas(one) > 0]
@@ -153,7 +159,8 @@ def scaling_targets(
 def _scale_proportionally(deployment: Object, active: Sequence[Object]) -> list[ReplicaTarget]:
     """Distribute the change over active ReplicaSets; the largest one takes the rounding error.
 
-    Of equal ones that is the newest if pods are added, else the oldest.
+    Their new total is the desired replicas plus maxSurge. Of equally large ones the error goes to
+    the newest if pods are added, else to the oldest.
     """
     total = sum(desired_replicas(one) for one in active)
     allowed = max_pods(deployment)
@@ -172,10 +179,11 @@ def _scale_proportionally(deployment: Object, active: Sequence[Object]) -> list[
 
 
 def _proportional_change(deployment: Object, one: Object, to_add: int, added: int) -> int:
-    """The proportional change of a ReplicaSet, at most the rest that is not distributed yet.
+    """By how many replicas a ReplicaSet changes: its proportional share of the change, rounded.
 
-    That is what `to_add`, negative to scale down, leaves after `added`. 0 if the size before is not
-    known.
+    At most what `to_add`, negative to scale down, leaves after `added`. 0 if the former maximum is
+    not known, from the ReplicaSet's annotation max-replicas or else the Deployment's
+    status.replicas.
     """
     previous_max = int(
         annotations_of(one).get(MAX_REPLICAS) or status_of(deployment).get("replicas") or 0

@@ -47,10 +47,10 @@ class DeploymentStatusResult(Struct, frozen=True):
 def deployment_status(
     deployment: Object, state: ReplicaSetState, now: datetime
 ) -> DeploymentStatusResult:
-    """The status for the observed ReplicaSets; progress renews the condition's update time.
+    """The status for the observed ReplicaSets, and how long until the progress deadline, if any.
 
-    Most zero counts are left out, and collisionCount is kept. Also how long until the progress
-    deadline, if one is awaited.
+    Progress renews lastUpdateTime of the condition Progressing. Zero counts are left out, except of
+    terminating replicas; collisionCount is kept.
     """
     counts = _replica_counts(deployment, state)
     previous = status_of(deployment)
@@ -75,7 +75,10 @@ def deployment_status(
 
 
 def is_complete(deployment: Object, counts: Object) -> bool:
-    """Whether the generation is observed and all pods are of the newest template and available."""
+    """Whether the generation is observed and all pods are of the newest template and available.
+
+    That is, updatedReplicas, replicas and availableReplicas all equal spec.replicas.
+    """
     desired = desired_replicas(deployment)
     fields = ("updatedReplicas", "replicas", "availableReplicas")
     observed = int(counts.get("observedGeneration", 0))
@@ -87,8 +90,8 @@ def is_complete(deployment: Object, counts: Object) -> bool:
 def _replica_counts(deployment: Object, state: ReplicaSetState) -> Object:
     """The observed generation and the sums of replica counts over all ReplicaSets.
 
-    updatedReplicas are those of the new one; unavailableReplicas is how many of the desired ones
-    are not available.
+    updatedReplicas are those of the new one; unavailableReplicas is the sum of the ReplicaSets'
+    desired replicas less those available, at least 0.
     """
     statuses = [status_of(one) for one in state.all]
     available = sum(int(one.get("availableReplicas") or 0) for one in statuses)
@@ -105,7 +108,7 @@ def _replica_counts(deployment: Object, state: ReplicaSetState) -> Object:
 
 
 def _available_condition(deployment: Object, counts: Object) -> Object:
-    """The Available condition: whether replicas minus maxUnavailable are available."""
+    """The Available condition: True if at least replicas minus maxUnavailable are available."""
     min_available = desired_replicas(deployment) - rollout_bounds(deployment).unavailable
     if counts["availableReplicas"] >= min_available:
         return new_condition(
@@ -127,8 +130,9 @@ def _progressing_condition(
 ) -> Object | None:
     """The Progressing condition; None if the Deployment has no progress deadline.
 
-    By a pause or its end, a new ReplicaSet or its failure, else by the rollout; one that has
-    completed stays as it is.
+    Unknown when paused or just resumed, False while creating the ReplicaSet fails, True when one is
+    created. Of a completed rollout it stays while all pods are updated; else see
+    `_rollout_condition`.
     """
     if not _progress_deadline(deployment):
         return None
@@ -151,9 +155,9 @@ def _progressing_condition(
 def _rollout_condition(
     deployment: Object, state: ReplicaSetState, counts: Object, now: datetime
 ) -> Object:
-    """The Progressing condition: complete, progressing or overdue; otherwise the existing one.
+    """The Progressing condition: True if complete or progressing, False if overdue.
 
-    Without any it is progressing.
+    Otherwise the existing one; without any it is progressing.
     """
     existing = get_condition(deployment, "Progressing")
     subject = f'ReplicaSet "{name_of(state.new)}"' if state.new is not None else "Deployment"
@@ -199,13 +203,19 @@ def _with_update_time(one: Object, now: datetime) -> Object:
 
 
 def _progress_deadline(deployment: Object) -> int:
-    """The progress deadline in seconds, 600 by default; zero means none."""
+    """The progress deadline in seconds, 600 by default; zero means none.
+
+    It is zero if spec.progressDeadlineSeconds is null or the largest 32-bit integer.
+    """
     seconds = spec_of(deployment).get("progressDeadlineSeconds", 600)
     return 0 if seconds is None or seconds >= _NO_DEADLINE else int(seconds)
 
 
 def _is_overdue(deployment: Object, existing: Object, now: datetime) -> bool:
-    """Whether the deadline has passed since the condition's update; once exceeded, it stays so."""
+    """Whether the deadline has passed since the condition's lastUpdateTime.
+
+    True once it was exceeded; False if the time is not known.
+    """
     if existing.get("reason") == "ProgressDeadlineExceeded":
         return True
     since = parse_time(existing.get("lastUpdateTime"))
@@ -215,9 +225,10 @@ def _is_overdue(deployment: Object, existing: Object, now: datetime) -> bool:
 def _until_deadline(
     deployment: Object, conditions: Sequence[Object], now: datetime
 ) -> timedelta | None:
-    """How long (from 1 s) until a rollout without progress exceeds its deadline, or None.
+    """How long (at least 1 s) until a rollout without progress exceeds its deadline, or None.
 
-    None if it is complete, paused or overdue, or has no condition Progressing.
+    None if it is complete, paused or overdue, or has no condition Progressing with a
+    lastUpdateTime.
     """
     found = next((one for one in conditions if one["type"] == "Progressing"), None)
     final_reasons = ("NewReplicaSetAvailable", "ProgressDeadlineExceeded", "DeploymentPaused")

@@ -48,7 +48,7 @@ class EndpointsController:
     watches = frozenset((SERVICES, PODS, ENDPOINTS))
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
-        """The Service itself, that of changed or deleted Endpoints, or those that select a pod."""
+        """The Service itself, that of modified or deleted Endpoints, or those that select a pod."""
         if change.store == SERVICES:
             yield key_of(SERVICES, change.object)
         elif change.store == ENDPOINTS:
@@ -74,7 +74,7 @@ class EndpointsController:
 
 
 def plan_endpoints(service: Object, pods: Iterable[Object], existing: Object | None) -> list[Write]:
-    """The write that brings the Endpoints of a Service up to date; empty if they are."""
+    """The write that creates or patches the Endpoints of a Service; empty if nothing differs."""
     subsets = _subsets(service, pods)
     labels = {**labels_of(service), MANAGED_BY: _MANAGER}
     if spec_of(service).get("clusterIP") == "None":

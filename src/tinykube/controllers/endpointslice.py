@@ -75,7 +75,10 @@ class EndpointSliceController:
 
 
 def service_keys(change: Change, lister: Lister) -> Iterable[Key]:
-    """The keys of Services that select a pod or did before; none if no endpoint field changed."""
+    """The keys of Services that select a pod or did before; none if no endpoint field changed.
+
+    The fields are those of `_endpoint_fields`.
+    """
     pod, before = change.object, change.before
     if (
         change.type == "MODIFIED"
@@ -107,7 +110,10 @@ def selector_of(service: Object) -> Mapping[str, str]:
 
 
 def is_endpoint(pod: Object) -> bool:
-    """Whether a pod can be an endpoint: it has an address and has not finished."""
+    """Whether a pod can be an endpoint: it has an address and has not finished.
+
+    It need not be ready, and may be terminating.
+    """
     return bool(status_of(pod).get("podIP")) and not is_finished(pod)
 
 
@@ -196,9 +202,10 @@ def _ports(service: Object, pod: Object) -> Iterable[tuple[str, str, int, str]]:
 
 
 def target_port(port: Object, protocol: str, pod: Object) -> int:
-    """The port number of a Service port on a pod; zero if no container has a port of that name.
+    """The port number of a Service port on a pod; zero if the pod has no port of that name.
 
-    A number as targetPort is returned whether or not the pod declares it.
+    A name is looked up, with the protocol, in containers and sidecars. A number as targetPort, or
+    without one the Service's own, is returned whether or not the pod declares it.
     """
     target = port.get("targetPort") or port["port"]
     if isinstance(target, int):

@@ -42,7 +42,8 @@ def plan_slices(
 ) -> list[Write]:
     """The writes by which a Service's slices have exactly the desired endpoints.
 
-    Slices of other groups are deleted or reused; terminating ones are ignored.
+    Slices of other groups are deleted or reused; terminating ones are ignored. Empty if nothing
+    differs.
     """
     by_group: dict[EndpointGroup, list[Object]] = {group: [] for group in desired}
     writes: list[Write] = []
@@ -90,8 +91,8 @@ def _pack_group(
 ) -> list[Write]:
     """The writes that keep endpoints in their slices and add new ones where there is capacity.
 
-    Slices that change anyway are filled first. The rest gets new slices; a group without endpoints
-    and slices gets an empty slice.
+    A slice holds 100. Slices that change anyway are filled first, then the rest gets new slices; a
+    group without endpoints and slices gets an empty slice.
     """
     new_endpoints = {_endpoint_identity(one): one for one in endpoints}
     contents: list[list[Object]] = []
@@ -152,7 +153,11 @@ def _update_slices(
 
 
 def _new_slice(service: Object, group: EndpointGroup, endpoints: list[Object]) -> Object:
-    """A slice with the Service's labels, owned by the Service; headless ones are labelled so."""
+    """A slice of these endpoints with generateName, controlled by the Service and with its labels.
+
+    It also has the labels of the Service's name and the managing controller and, for a headless
+    Service, the label headless.
+    """
     labels = {k: v for k, v in labels_of(service).items() if k not in _MANAGED_LABELS}
     labels |= {SERVICE_NAME: name_of(service), MANAGED_BY: MANAGER}
     if spec_of(service).get("clusterIP") == "None":
@@ -179,7 +184,7 @@ def _port(name: str, protocol: str, number: int, app: str) -> Object:
 
 
 def _group_of(one: Object) -> EndpointGroup:
-    """The group of an existing slice."""
+    """The group of an existing slice by its addressType and ports; protocols are TCP by default."""
     ports = tuple(
         (
             str(port.get("name") or ""),

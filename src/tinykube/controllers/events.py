@@ -56,9 +56,11 @@ class EventRecorder:
         return len(self._pending)
 
     def record(self, event: RecordEvent) -> None:
-        """Add an Event, not yet written, or count up an equal pending one.
+        """Add a pending Event, or count up a pending one of the same object, reason and message.
 
-        Dropped after too many similar ones; over the limit, the oldest Normal pending one is.
+        A new message is dropped after 10 others for that object and reason within 10 minutes. Over
+        256 pending Events the oldest Normal one is dropped, or the oldest Warning if there is no
+        Normal one.
         """
         key = (uid_of(event.regarding), event.reason, event.message)
         previous = self._pending.get(key)
@@ -75,7 +77,8 @@ class EventRecorder:
     def next_write(self, lookup: Lookup) -> Create | Patch | None:
         """Remove the oldest pending Event and return its write; None if nothing is pending.
 
-        The write creates the Event, or increments the count of the one that `lookup` finds stored.
+        If an equal Event was written before and `lookup` finds it stored, the write adds to its
+        count and sets lastTimestamp; otherwise it creates the Event.
         """
         if not self._pending:
             return None
@@ -94,7 +97,8 @@ class EventRecorder:
     def _remember_message(self, key: EventKey) -> bool:
         """Remember a message about an object; False if its Event is to be dropped.
 
-        It is after 10 other messages about the same object for the same reason within 10 minutes.
+        It is dropped after 10 other messages for the same object and reason within 10 minutes of
+        the first; a message that is remembered already never is.
         """
         uid, reason, message = key
         now = self._clock.now()

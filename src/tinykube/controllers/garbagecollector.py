@@ -54,8 +54,8 @@ class GarbageCollector:
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
         """The key of an object that has owners or is terminating, and of its terminating owners.
 
-        Also of its dependents if it is terminating or deleted. Nothing if neither owners,
-        finalizers nor deletionTimestamp have changed.
+        Also of its dependents if it is terminating or deleted. Nothing for a modification that
+        leaves owners, finalizers and deletionTimestamp as they were.
         """
         obj, before = change.object, change.before
         if (
@@ -73,7 +73,7 @@ class GarbageCollector:
         yield from self._waiting_owners(change, lister)
 
     def _waiting_owners(self, change: Change, lister: Lister) -> Iterator[Key]:
-        """The keys of existing, terminating owners of an object, before and after its change."""
+        """The keys of existing, terminating owners that an object has, or had before its change."""
         references = [
             *owner_references_of(change.object),
             *owner_references_of(change.before or {"metadata": {}}),
@@ -92,7 +92,8 @@ class GarbageCollector:
     def reconcile(self, key: Key, lister: Lister) -> Result:
         """The writes that finish a terminating owner's deletion, or collect an object with owners.
 
-        Events are never collected.
+        The first are for a terminating object with the finalizer orphan or foregroundDeletion;
+        without them it gets no writes. Events are never collected.
         """
         obj = lister.get(key.store, key.namespace, key.name)
         if obj is None or key.store == EVENTS:
@@ -115,8 +116,9 @@ class GarbageCollector:
 def collect(store: str, obj: Object, owners: OwnersByState, dependents: list[Object]) -> Result:
     """Delete an object whose owners are all absent; if one exists, remove references to the others.
 
-    No I/O: returns the writes. An owner deleted in the foreground counts as absent; the object is
-    then deleted in the foreground, too, if it has dependents. Misplaced or unknown owners keep the
+    No I/O: returns the writes, none if no owner is absent. An owner deleted in the foreground
+    counts as absent; the object is then deleted in the foreground, too, if it has dependents, and
+    unblocks its owners first if one of these waits itself. Misplaced or unknown owners keep the
     object: the former record Events, the latter are retried.
     """
     if owners.misplaced or owners.unknown:
@@ -145,9 +147,11 @@ def classify(obj: Object, lister: Lister) -> OwnersByState:
 
 
 def _owner_state(obj: Object, reference: Object, lister: Lister) -> str:
-    """`solid`, `dangling`, `waiting`, `unknown` or `misplaced`: the state of a referenced owner.
+    """The state of a referenced owner: the name of a field of `OwnersByState`.
 
-    These are the fields of `OwnersByState`. An owner with another uid is dangling.
+    `unknown` if its kind is not served, `misplaced` if it is namespaced and the object is not,
+    `dangling` if it does not exist or has another uid, `waiting` if it is deleted in the
+    foreground, else `solid`.
     """
     resource = lister.registry.of_kind(reference.get("apiVersion", ""), reference.get("kind", ""))
     if resource is None:
@@ -205,19 +209,19 @@ def _await_dependents(store: str, owner: Object, lister: Lister) -> Result:
 
 
 def _without_owners(store: str, obj: Object, uids: set[str | None]) -> Patch:
-    """The patch that removes the owner references with these uids."""
+    """The patch that removes the owner references with these uids from an object."""
     kept = [ref for ref in owner_references_of(obj) if ref.get("uid") not in uids]
     return Patch(store, obj, {"metadata": {"ownerReferences": kept or None}})
 
 
 def _without_finalizer(store: str, obj: Object, finalizer: str) -> Patch:
-    """The patch that removes a finalizer."""
+    """The patch that removes a finalizer from an object."""
     kept = [one for one in obj["metadata"].get("finalizers") or () if one != finalizer]
     return Patch(store, obj, {"metadata": {"finalizers": kept or None}})
 
 
 def _unblock_owner_deletion(store: str, obj: Object) -> Patch:
-    """The patch that sets blockOwnerDeletion to false in all owner references."""
+    """The patch that sets blockOwnerDeletion to false in all owner references of an object."""
     orphaned = [{**ref, "blockOwnerDeletion": False} for ref in owner_references_of(obj)]
     return Patch(store, obj, {"metadata": {"ownerReferences": orphaned}})
 

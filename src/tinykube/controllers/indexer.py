@@ -76,11 +76,17 @@ class Indexer:
         return [obj for obj in found if is_controlled_by(obj, owner)]
 
     def orphans(self, store: str, namespace: str) -> list[Object]:
-        """The pods, ReplicaSets or ControllerRevisions of a namespace that have no controller."""
+        """The objects of a store in a namespace that have no controller reference.
+
+        Only pods, ReplicaSets and ControllerRevisions are indexed; other stores give none.
+        """
         return self._get_all(iter(self._orphans.get((store, namespace), ())))
 
     def pods_on(self, node: str) -> tuple[Key, ...]:
-        """The keys of the pods assigned to a node; unassigned ones for an empty name."""
+        """The keys of the pods assigned to a node, also of finished and terminating ones.
+
+        With an empty name those of the pods that are not assigned.
+        """
         return tuple(self._by_node.get(node, ()))
 
     def pods_with_labels(self, namespace: str, labels: Mapping[str, str]) -> list[Object]:
@@ -91,7 +97,10 @@ class Indexer:
         return [pod for pod in found if labels.items() <= labels_of(pod).items()]
 
     def services_selecting(self, namespace: str, labels: Mapping[str, str]) -> list[Object]:
-        """The Services of a namespace whose selectors match the labels; none without selector."""
+        """The Services of a namespace whose selectors match the labels.
+
+        Services without selector are left out.
+        """
         keys = (
             key
             for one in labels.items()
@@ -108,7 +117,10 @@ class Indexer:
         return address in self._by_pod_ip
 
     def last_error(self, controller: str, key: Key) -> str:
-        """The error, unless a conflict, of a key's last failed write; empty after a success."""
+        """The error text of a controller's last failed write for a key; empty if there is none.
+
+        A conflict is not recorded. A reconcile whose writes succeed, or that has none, clears it.
+        """
         return self.last_errors.get((controller, key), "")
 
     def apply(self, change: Change) -> None:

@@ -148,12 +148,15 @@ def _job_status(
 
 
 def _final_condition(job: Object) -> Object | None:
-    """The condition Complete, else Failed, whatever its status; None while the Job runs."""
+    """The condition Complete, else Failed, whatever its status; None if the Job has neither."""
     return get_condition(job, "Complete") or get_condition(job, "Failed")
 
 
 def _expire(job: Object, now: datetime) -> Result:
-    """The deletion of a finished Job after its TTL, a requeue until then; nothing without TTL."""
+    """The deletion of a finished Job after its TTL, a requeue until then; nothing without TTL.
+
+    Nothing, too, if the final condition has no lastTransitionTime.
+    """
     seconds = spec_of(job).get("ttlSecondsAfterFinished")
     since = parse_time((_final_condition(job) or {}).get("lastTransitionTime"))
     if seconds is None or since is None:

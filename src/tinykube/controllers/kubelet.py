@@ -110,10 +110,10 @@ class SimulatedKubelet:
     def _run(
         self, key: Key, pod: Object, node: Object, sandbox: _Sandbox, lister: Lister
     ) -> Result:
-        """The pod's current status, as a patch, and the Event Started when it starts.
+        """The patch of the pod's status, and the Event Started when its phase becomes Running.
 
-        Allocates addresses first. Without a free one it records a warning and retries; a failure is
-        written only after `fail_after`.
+        Allocates addresses first. Without a free one it records a warning and retries after 10 s; a
+        failure is written only after `fail_after`.
         """
         if not sandbox.addresses:
             sandbox.addresses = self._allocate_addresses(key, pod, node, lister)
@@ -137,7 +137,8 @@ class SimulatedKubelet:
     def _terminate(self, pod: Object, node: Object, sandbox: _Sandbox, now: datetime) -> Result:
         """The deletion of a terminating pod once its containers are stopped; a requeue until then.
 
-        Records Killing once. A pod with finalizers gets its final status first, and is not deleted
+        They stop after the grace period or, if that is shorter, `stop_after`. Records Killing once,
+        for a Running pod. A pod with finalizers gets its final status first, and is not deleted
         again once its grace period is 0.
         """
         grace = timedelta(seconds=pod["metadata"].get("deletionGracePeriodSeconds") or 0)
@@ -168,9 +169,10 @@ class SimulatedKubelet:
         )
 
     def _sandbox(self, key: Key, pod: Object, now: datetime) -> _Sandbox:
-        """The sandbox of a pod, made if it has none, then with the addresses of its status.
+        """The sandbox of a pod, made if it has none.
 
-        For a new uid it replaces the old one and releases its addresses.
+        A new one has the startTime, or else now, and the addresses of the pod's status. For a new
+        uid it replaces the old one and releases the addresses of that.
         """
         found = self._sandboxes.get(key)
         if found is not None and found.uid == uid_of(pod):
@@ -193,7 +195,8 @@ class SimulatedKubelet:
     ) -> tuple[str, ...]:
         """Reserve one address of each pod CIDR of the node; empty if one of them is exhausted.
 
-        Also if it has no CIDR. A pod on the host network has the node's internal address.
+        Then nothing is reserved. Empty also for a node without CIDR. A pod on the host network has
+        the node's internal address.
         """
         if spec_of(pod).get("hostNetwork"):
             return (_internal_address(node),)
@@ -210,7 +213,10 @@ class SimulatedKubelet:
         return tuple(found.address for found in allocated.values())
 
     def _is_allocated(self, address: str, lister: Lister) -> bool:
-        """Whether a pod has the address, or the address is reserved for an existing pod."""
+        """Whether a pod that has not finished has the address.
+
+        A reserved address is allocated as long as the pod of the reservation exists, and only then.
+        """
         owner = self._reserved.get(address)
         if owner is None:
             return lister.is_pod_ip_used(address)
@@ -229,9 +235,11 @@ class AddressAllocation(Struct, frozen=True):
 def next_free_address(
     cidr: str, start: int, is_used: Callable[[str], bool]
 ) -> AddressAllocation | None:
-    """The next free address of a range, round robin, so that freed ones are reused late.
+    """The next unused address of a range from offset `start` on; it is not reserved.
 
-    None if all are used; at most 2**20 addresses are tried.
+    At the end it goes on at offset 1, so that freed ones are reused late. The first and last
+    address of the range are never taken. None if all are used; only the first 2**20 addresses are
+    tried.
     """
     network = ip_network(cidr)
     usable = min(network.num_addresses - 2, 2**20)

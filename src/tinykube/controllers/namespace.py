@@ -80,7 +80,7 @@ class NamespaceController:
     def reconcile(self, key: Key, lister: Lister) -> Result:
         """The writes that delete a terminating namespace's content, and then its finalizer.
 
-        None for any other namespace.
+        No writes for any other namespace.
         """
         namespace = lister.get(NAMESPACES, "", key.name)
         if namespace is None or not is_deleting(namespace):
@@ -99,8 +99,8 @@ def sync_namespace(
 ) -> Result:
     """The writes that delete the content, report what remains, and finally remove the finalizer.
 
-    None without that finalizer. While content is deleted, the status is written only after an
-    error.
+    No writes if spec.finalizers lacks `kubernetes`. Terminating objects are not deleted again.
+    While content is deleted, the status is written only after an error.
     """
     if FINALIZER not in (spec_of(namespace).get("finalizers") or ()):
         return DONE

@@ -40,9 +40,9 @@ class NamespaceDefaultsController:
             yield Key(NAMESPACES, "", namespace_of(change.object))
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
-        """The writes that create the default ServiceAccount and publish the root CA in a namespace.
+        """The writes that create the default ServiceAccount if absent, and publish the root CA.
 
-        No writes if it is absent or terminating.
+        No writes if the namespace is absent or terminating.
         """
         namespace = lister.get(NAMESPACES, "", key.name)
         if namespace is None or is_deleting(namespace):

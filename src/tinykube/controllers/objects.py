@@ -25,6 +25,7 @@ def key_of(store: str, obj: Object) -> Key:
 
 
 def labels_of(obj: Object) -> dict[str, str]:
+    """The labels, not a copy; {} if absent."""
     return obj["metadata"].get("labels") or {}
 
 
@@ -100,8 +101,8 @@ def selector_matches(selector: Object | None, labels: Mapping[str, str]) -> bool
 def requirement_matches(rule: Object, labels: Mapping[str, str]) -> bool:
     """Whether labels meet one requirement of a label or node selector.
 
-    NotIn also holds without the label; Gt and Lt only for decimal numbers; an unknown operator
-    never does.
+    NotIn also holds without the label. Gt and Lt compare as integers, and do not hold for a label
+    that is absent or not a decimal number. An unknown operator never holds.
     """
     value = labels.get(rule["key"])
     values: list[str] = rule.get("values") or []
@@ -153,7 +154,11 @@ def is_ready(pod: Object) -> bool:
 
 
 def time_until_available(pod: Object, min_ready: int, now: datetime) -> timedelta | None:
-    """How long until a ready pod is available; zero if it is, None if it is not ready."""
+    """How long until a ready pod is available; zero if it is, None if it is not ready.
+
+    It is available `min_ready` seconds after its condition Ready became True; the whole time is
+    left if lastTransitionTime is not known.
+    """
     ready = get_condition(pod, "Ready")
     if ready is None or ready.get("status") != "True":
         return None
@@ -191,7 +196,7 @@ def format_time(now: datetime) -> str:
 
 
 def parse_time(text: Any) -> datetime | None:
-    """Parse a timestamp of Kubernetes; None if it is not one."""
+    """Parse an ISO 8601 timestamp; None for other text, and for a value that is no string."""
     if not isinstance(text, str):
         return None
     try:

@@ -29,9 +29,10 @@ class ClaimResult(Struct, frozen=True):
 
 
 def claim_objects(owner: Object, store: str, lister: Lister) -> ClaimResult:
-    """The objects of a store that an owner controls, and the patches that adopt or release others.
+    """The objects of a store that an owner claims, and the patches that adopt or release others.
 
-    Adopted are orphans that match its selector, released objects that no longer do.
+    Claimed are those that it controls and that match its selector; `plan_claims` says which others
+    are adopted or released. Nothing is sent.
     """
     orphans = lister.orphans(store, namespace_of(owner))
     return plan_claims(owner, store, lister.controlled(store, owner), orphans)
@@ -40,10 +41,11 @@ def claim_objects(owner: Object, store: str, lister: Lister) -> ClaimResult:
 def plan_claims(
     owner: Object, store: str, controlled: Iterable[Object], orphans: Iterable[Object]
 ) -> ClaimResult:
-    """The controlled objects that match, and patches that release others and adopt orphans.
+    """The controlled objects that match the owner's selector, and patches for others.
 
-    An adopted object counts as claimed from the next reconcile on, when it has the reference. A
-    terminating owner adopts nothing.
+    The patches release controlled objects that do not match, and adopt orphans that do, but no
+    terminating ones. An adopted object counts as claimed from the next reconcile on, when it has
+    the reference. A terminating owner adopts nothing.
     """
     selector = spec_of(owner).get("selector")
     claimed: list[Object] = []
@@ -71,7 +73,7 @@ def adoption_patch(owner: Object, store: str, obj: Object) -> Patch:
 
 
 def release_patch(owner: Object, store: str, obj: Object) -> Patch:
-    """The write that removes an owner's reference from an object."""
+    """The write that removes all references to an owner, by its uid, from an object."""
     kept = [ref for ref in owner_references_of(obj) if ref.get("uid") != uid_of(owner)]
     return Patch(store, obj, {"metadata": {"ownerReferences": kept or None}})
 
@@ -92,9 +94,11 @@ def claim_pods_and_revisions(owner: Object, lister: Lister) -> WorkloadClaims:
 
 
 def owner_keys(change: Change, kind: str, store: str, lister: Lister) -> Iterator[Key]:
-    """The key of an object's controller or, for an orphan, those of its potential owners.
+    """The keys of the controllers of this kind that an object has and had before the change.
 
-    Orphaned revisions enqueue nothing: they are claimed with the next change of their owner.
+    For an object without controller also those of objects in `store` whose selectors match it,
+    unless it is deleted or a ControllerRevision: an orphaned revision is claimed with the next
+    change of its owner.
     """
     yield from controller_keys(change, kind, store)
     if change.store != CONTROLLER_REVISIONS:
@@ -102,7 +106,10 @@ def owner_keys(change: Change, kind: str, store: str, lister: Lister) -> Iterato
 
 
 def controller_keys(change: Change, kind: str, store: str) -> Iterator[Key]:
-    """The key of the object's controller of the given kind, before and after the change."""
+    """The key of the object's controller of the given kind, before and after the change.
+
+    None if there is no such controller; `store` is that of the controller.
+    """
     names: set[str] = set()
     for obj in (change.object, change.before):
         ref = controller_reference_of(obj) if obj is not None else None
@@ -113,7 +120,10 @@ def controller_keys(change: Change, kind: str, store: str) -> Iterator[Key]:
 
 
 def _potential_owner_keys(change: Change, store: str, lister: Lister) -> Iterator[Key]:
-    """The keys of owners whose selectors match an orphan, which may adopt it."""
+    """The keys of owners whose selectors match an orphan, which may adopt it.
+
+    None for a deleted object, or one that has a controller.
+    """
     obj = change.object
     if change.type == "DELETED" or controller_reference_of(obj) is not None:
         return

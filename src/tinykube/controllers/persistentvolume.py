@@ -50,9 +50,10 @@ class PersistentVolumeController:
         self._binds = binds
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:  # noqa: ARG002 - the contract's
-        """The key of a claim, or of a volume and its claim; none for a deleted volume.
+        """The key of a claim; for a deleted claim, that of its volume.
 
-        For a deleted claim that of its volume.
+        For a volume, its own key and that of the claim in its claimRef. Nothing for a deleted
+        volume or a StorageClass.
         """
         obj, deleted = change.object, change.type == "DELETED"
         match change.store:
@@ -70,7 +71,8 @@ class PersistentVolumeController:
     def reconcile(self, key: Key, lister: Lister) -> Result:
         """The creation of the standard StorageClass if absent, or writes to a claim or volume.
 
-        No writes for absent and terminating claims and volumes.
+        The StorageClass is created for the key of any absent one. No writes for absent and
+        terminating claims and volumes.
         """
         obj = lister.get(key.store, key.namespace, key.name)
         if key.store == STORAGE_CLASSES:
@@ -98,7 +100,7 @@ class PersistentVolumeController:
     def _reconcile_volume(self, volume: Object, lister: Lister) -> Result:
         """The deletion of a provisioned volume whose claim is gone or has another uid.
 
-        Otherwise the patch of its phase, if this controller binds.
+        Otherwise, with `binds`, the patch of its phase: Bound if it has a claimRef, else Available.
         """
         reference = spec_of(volume).get("claimRef")
         if _is_provisioned(volume) and reference:
@@ -113,12 +115,15 @@ class PersistentVolumeController:
 
 
 def volume_name(claim: Object) -> str:
-    """The name of the volume that a claim has, or that is provisioned for it: `pvc-UID`."""
+    """The spec.volumeName of a claim, else `pvc-UID`, the name of the volume provisioned for it."""
     return str(spec_of(claim).get("volumeName") or f"pvc-{uid_of(claim)}")
 
 
 def needs_volume(claim: Object) -> bool:
-    """Whether a claim is pending and names no volume; its storage class does not count."""
+    """Whether a claim is pending or without phase, and names no volume.
+
+    Its storage class does not count.
+    """
     pending = status_of(claim).get("phase", "") in ("", "Pending")
     return pending and not spec_of(claim).get("volumeName")
 
@@ -156,7 +161,11 @@ def _claim_reference(claim: Object) -> Object:
 
 
 def can_bind(claim: Object, volume: Object) -> bool:
-    """Whether a volume is reserved for the claim, or not reserved."""
+    """Whether a volume is reserved for the claim by its claimRef, or not reserved.
+
+    A claimRef without uid counts if namespace and name are those of the claim. Class, size and
+    access modes are not compared.
+    """
     reference = spec_of(volume).get("claimRef")
     if not reference:
         return True
@@ -168,7 +177,7 @@ def can_bind(claim: Object, volume: Object) -> bool:
 def bind(claim: Object, volume: Object) -> Iterable[Patch]:
     """The patches that reserve the volume, set the claim's volume name, and its phase to Bound.
 
-    The first two only where that is not so yet.
+    The first two only where that is not so yet. The phase of the volume is not changed.
     """
     if (spec_of(volume).get("claimRef") or {}).get("uid") != uid_of(claim):
         yield Patch(PERSISTENT_VOLUMES, volume, {"spec": {"claimRef": _claim_reference(claim)}})
@@ -188,7 +197,7 @@ def bind(claim: Object, volume: Object) -> Iterable[Patch]:
 
 
 def _is_provisioned(volume: Object) -> bool:
-    """Whether its annotation provisioned-by names this controller."""
+    """Whether a volume's annotation provisioned-by names this controller."""
     return annotations_of(volume).get(_PROVISIONED_BY) == _PROVISIONER
 
 

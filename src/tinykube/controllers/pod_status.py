@@ -59,9 +59,11 @@ def has_started(pod: Object) -> bool:
 
 
 def pod_status_at(pod: Object, at: PodContext) -> PodStatusResult:
-    """The status of a pod at a time, by its annotations sim.hanse.dev/phase, ready and ready-after.
+    """The status of a pod at a time, by annotations, and how long until it changes by itself.
 
-    It is the existing one until the pod is due to start.
+    Until `start_after` has passed it is the existing one. sim.hanse.dev/phase decides the state; a
+    Running pod is ready after sim.hanse.dev/ready-after, and never if sim.hanse.dev/ready is
+    `false`. Pods in other states are not ready.
     """
     started = has_started(pod)
     wait = time_left(at.started_at, at.start_after, at.now)
@@ -101,14 +103,18 @@ def unreachable_status(pod: Object, now: datetime) -> Object:
 
 
 def terminated_status(pod: Object, at: PodContext) -> Object:
-    """The status of a terminating pod whose containers have stopped, in the phase Succeeded."""
+    """The status of a terminating pod whose containers have stopped, in the phase Succeeded.
+
+    Also if the pod was Failed before; Ready is False.
+    """
     return _pod_status(pod, at, "Succeeded", ready=False)
 
 
 def _simulated_state(pod: Object) -> State:
     """The state by a final phase, else the annotation sim.hanse.dev/phase, else Running.
 
-    Without one of the values of the annotation, pods of Jobs succeed.
+    The annotation may be Failed, Succeeded, Pending (Starting) or CrashLoop (Crashing); with
+    another value or none, pods of Jobs are Succeeded.
     """
     match status_of(pod).get("phase"):
         case "Failed":
@@ -183,7 +189,11 @@ def _pod_conditions(pod: Object, now: datetime, state: State, *, ready: bool) ->
 
 
 def _ready_condition(pod: Object, ready: Object, existing: Sequence[Object]) -> Object:
-    """The Ready condition, which also requires the conditions of the pod's readiness gates."""
+    """The given Ready condition, but False if a readiness gate of the pod does not hold.
+
+    The first gate whose condition is missing or not True is in the message. A condition that is not
+    True is returned as it is.
+    """
     if ready["status"] != "True":
         return ready
     for gate in spec_of(pod).get("readinessGates") or ():
@@ -205,7 +215,7 @@ def _container_status(
 ) -> Object:
     """The status of a container in a simulated state, with start times and restarts kept.
 
-    A crash counts one restart, until another state follows.
+    When Crashing begins, restartCount rises by one and lastState is set; both stay while it lasts.
     """
     known = _previous_status(pod, "containerStatuses", spec["name"])
     before = known.get("state") or {}

@@ -14,7 +14,7 @@ _SAFE_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
 def template_hash(template: Object, collisions: int = 0) -> str:
     """A hash of a template as text without vowels; equal templates have equal hashes.
 
-    `collisions` above 0 change it.
+    They are compared in the form of `normalized_template`. `collisions` above 0 change the hash.
     """
     content = msgspec.json.encode(normalized_template(template), order="deterministic")
     value = _FNV_OFFSET
@@ -24,7 +24,10 @@ def template_hash(template: Object, collisions: int = 0) -> str:
 
 
 def normalized_template(template: Object) -> Object:
-    """A template for comparison: without empty metadata, creationTimestamp and the hash label."""
+    """Only metadata and spec of a template, for comparison.
+
+    The metadata is without empty fields, creationTimestamp and the label pod-template-hash.
+    """
     metadata = {k: v for k, v in (template.get("metadata") or {}).items() if v}
     labels = {k: v for k, v in (metadata.get("labels") or {}).items() if k != HASH_LABEL}
     metadata.pop("creationTimestamp", None)
@@ -36,7 +39,7 @@ def normalized_template(template: Object) -> Object:
 
 
 def with_label(template: Object, name: str, value: str) -> Object:
-    """A copy of the template with one more label."""
+    """A copy of the template with a label added, or with its value replaced."""
     metadata = template.get("metadata") or {}
     labels = {**(metadata.get("labels") or {}), name: value}
     return {**template, "metadata": {**metadata, "labels": labels}}
@@ -45,9 +48,10 @@ def with_label(template: Object, name: str, value: str) -> Object:
 def pod_from_template(
     template: Object, owner: Object, metadata: Object, spec: Object | None = None
 ) -> Object:
-    """A pod by a template, with metadata and spec fields merged in, controlled by the owner.
+    """A Pod by a template in the owner's namespace, controlled by the owner; nothing is created.
 
-    They win over those of the template; labels and annotations are joined.
+    `metadata` and `spec` are merged in and win over the template; labels and annotations are
+    joined. Of the template's own metadata only labels, annotations and finalizers are taken.
     """
     template_metadata = template.get("metadata") or {}
     labels = {**(template_metadata.get("labels") or {}), **(metadata.get("labels") or {})}

@@ -62,7 +62,10 @@ class ReplicaSetController:
         yield from owner_keys(change, "ReplicaSet", REPLICA_SETS, lister)
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
-        """The writes that adopt or release pods, if any; otherwise those that sync their number."""
+        """The writes that adopt or release pods, if any; otherwise those that sync their number.
+
+        No writes for an absent ReplicaSet.
+        """
         replica_set = lister.get(REPLICA_SETS, key.namespace, key.name)
         if replica_set is None:
             return DONE
@@ -79,8 +82,9 @@ def sync_replica_set(
 ) -> Result:
     """The writes that set the status, then create missing pods or delete surplus ones, with Events.
 
-    At most 500 are created at once. Many failed pods delay creations; a terminating ReplicaSet only
-    gets its status. `last_error` becomes the condition ReplicaFailure while the number is wrong.
+    At most 500 are created at once. More than three failed pods delay creations; a terminating
+    ReplicaSet only gets its status. `last_error` becomes the condition ReplicaFailure while the
+    number is wrong. Requeues for the end of the delay, or the next pod to become available.
     """
     active = [pod for pod in pods if is_active(pod)]
     missing = desired_replicas(replica_set) - len(active)
@@ -105,7 +109,8 @@ def replica_set_status(
 ) -> Object:
     """Counts of the active pods, and with `last_error` the condition ReplicaFailure.
 
-    Counts of zero are left out, except of replicas and terminating pods.
+    Counts of zero are left out, except of replicas and terminating pods. Without `last_error` it
+    has no conditions.
     """
     active = [pod for pod in pods if is_active(pod)]
     template_labels = ((spec_of(replica_set).get("template") or {}).get("metadata") or {}).get(
@@ -161,7 +166,7 @@ def _deletion_rank(pod: Object, pods_per_node: Counter[str]) -> tuple[int, int, 
 
 
 def _pod_creations(replica_set: Object, count: int) -> list[Write]:
-    """Creations of `count` equal pods by the template, and one Event."""
+    """Creations of `count` equal pods by the template, and one Event for all of them."""
     template = spec_of(replica_set).get("template") or {}
     metadata = {"generateName": f"{name_of(replica_set)}-"}
     pod = pod_from_template(template, replica_set, metadata)
@@ -173,8 +178,9 @@ def _pod_creations(replica_set: Object, count: int) -> list[Write]:
 def _failure_backoff(pods: Sequence[Object], now: datetime) -> timedelta | None:
     """How long until a failed pod is replaced; None if there is nothing to wait for.
 
-    With more than three failed pods, 20 s after the last was created, doubled for each further one
-    up to 300 s: a template that always fails must not fill the cluster with failed pods.
+    With more than three failed pods, until 20 s after the creation of the youngest of them, doubled
+    for each further one up to 300 s: a template that always fails must not fill the cluster with
+    pods.
     """
     failed = [pod for pod in pods if status_of(pod).get("phase") == "Failed"]
     if len(failed) <= _FAILURES_WITHOUT_BACKOFF:

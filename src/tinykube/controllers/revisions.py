@@ -50,10 +50,10 @@ def plan_revisions(
 ) -> RevisionHistory:
     """The current and update revisions, and the write that records the latter if it is needed.
 
-    It creates the revision of the current template, or renumbers an older equal one as newest.
-    `collides` says that another owner's revision has the name of the new one. A terminating owner
-    records nothing: the garbage collector deletes its revisions, and would do so without end. The
-    current one is that of the status, else the update revision.
+    It creates the revision of the current template, or renumbers an older equal one as newest. If
+    another owner's revision has its name (`collides`), the new one gets another. A terminating
+    owner records nothing: the garbage collector deletes its revisions, and would do so without end.
+    The current one is that of status.currentRevision, else the update revision.
     """
     by_number = sorted(revisions, key=_sort_key)
     data = revision_data(spec_of(owner)["template"])
@@ -94,7 +94,8 @@ def revisions_to_delete(
 ) -> list[Write]:
     """Deletions of the oldest unused revisions beyond revisionHistoryLimit, 10 by default.
 
-    Used are those in `in_use`, and those on the label of a pod.
+    Used are those whose names are in `in_use` or on the label controller-revision-hash of a pod;
+    they do not count for the limit.
     """
     limit = spec_of(owner).get("revisionHistoryLimit", 10)
     used = {*in_use, *((pod["metadata"].get("labels") or {}).get(REVISION_LABEL) for pod in pods)}
@@ -127,5 +128,5 @@ def _revision_hash(owner: Object, data: Object, collisions: int) -> str:
 
 
 def _sort_key(revision: Object) -> tuple[int, str, str]:
-    """The revision's number, then its age and name."""
+    """The sort key of a revision: its number, then creation time, then name."""
     return int(revision.get("revision", 0)), creation_timestamp(revision), name_of(revision)

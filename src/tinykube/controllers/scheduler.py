@@ -88,7 +88,7 @@ class Scheduler:
                 del self._assumed[other]
 
     def _pods_per_node(self, nodes: Sequence[Object], lister: Lister) -> Counter[str]:
-        """The number of pods on each node, including those that are being bound."""
+        """The number of pods on each node, also finished ones and those that are being bound."""
         pods_per_node = Counter(self._assumed.values())
         for node in nodes:
             pods_per_node[name_of(node)] += len(lister.pods_on(name_of(node)))
@@ -96,7 +96,10 @@ class Scheduler:
 
 
 def choose_node(pod: Object, nodes: Sequence[Object], pods_per_node: Mapping[str, int]) -> str:
-    """The name of the fitting node with the fewest pods, the first by name; empty if none fits."""
+    """The name of the schedulable, fitting node with the fewest pods; empty if there is none.
+
+    Of several with as few, the first by name.
+    """
     fitting = [name_of(node) for node in nodes if is_schedulable(node) and node_fits(node, pod)]
     return min(fitting, key=lambda name: (pods_per_node.get(name, 0), name), default="")
 
@@ -119,7 +122,10 @@ def bind(pod: Object, node: str) -> Result:
 
 
 def unschedulable(pod: Object, nodes: int, now: datetime) -> Result:
-    """The patch of PodScheduled to False, with a warning Event; nothing if it is so already."""
+    """The patch of the phase to Pending and PodScheduled to False, with a warning Event.
+
+    Nothing, not even the Event, if it is so already.
+    """
     text = f"0/{nodes} nodes are available: {nodes} node(s) didn't match what the pod asks for."
     status_result = _set_unscheduled(pod, "Unschedulable", text, now)
     event = RecordEvent(pod, "FailedScheduling", text, _COMPONENT, warning=True)
@@ -138,7 +144,7 @@ def is_schedulable(node: Object) -> bool:
 def node_fits(node: Object, pod: Object) -> bool:
     """Whether nodeSelector, required node affinity and tolerations let a pod run on a node.
 
-    Resources, ports and affinity between pods are not checked.
+    Readiness, cordons, resources, ports and affinity between pods are not checked.
     """
     labels = labels_of(node)
     desired = spec_of(pod).get("nodeSelector") or {}
@@ -180,7 +186,11 @@ def _tolerates_taints(node: Object, pod: Object) -> bool:
 
 
 def _tolerates(toleration: Object, taint: Object) -> bool:
-    """Whether a toleration matches a taint; an unset effect, or key with Exists, matches all."""
+    """Whether a toleration matches a taint by effect, key and value.
+
+    The value does not count with the operator Exists. An unset effect matches every effect, an
+    unset key every key, but only with Exists.
+    """
     if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
         return False
     if toleration.get("key") and toleration["key"] != taint.get("key"):
@@ -216,7 +226,7 @@ def _claim_problem(pod: Object, lister: Lister) -> str:
 def _set_unscheduled(pod: Object, reason: str, message: str, now: datetime) -> Result:
     """The patch of the phase to Pending and PodScheduled to False, with this reason and message.
 
-    None if it is so already.
+    No writes if it is so already.
     """
     existing = status_of(pod).get("conditions") or []
     desired = new_condition("PodScheduled", False, reason, message)

@@ -31,11 +31,14 @@ class AddressPool:
         return any(parsed in network for network in self._networks)
 
     def is_free(self, address: str, identity: ServiceIdentity) -> bool:
-        """Whether an address of these ranges is free or assigned to this Service."""
+        """Whether an address is in these ranges, and no other Service has it."""
         return self.contains(address) and self._owners.get(address, identity) == identity
 
     def assign(self, identity: ServiceIdentity, addresses: Sequence[str]) -> None:
-        """Assign exactly these addresses to a Service; releases those it had before."""
+        """Assign exactly these addresses to a Service; releases those it had before.
+
+        It is for the caller to check that they are free.
+        """
         self.release(identity)
         self._assigned[identity] = tuple(addresses)
         self._owners.update(dict.fromkeys(addresses, identity))
@@ -48,12 +51,15 @@ class AddressPool:
         return bool(freed)
 
     def release_unless(self, exists: Callable[[ServiceIdentity], bool]) -> None:
-        """Release the addresses of Services that no longer exist."""
+        """Release the addresses of all Services for which `exists` returns False."""
         for identity in [identity for identity in self._assigned if not exists(identity)]:
             self.release(identity)
 
     def next_free_address(self, family: str) -> str:
-        """The first free address of a family; empty if there is none."""
+        """The first free host address of a family (`IPv4` or `IPv6`); empty if there is none.
+
+        It is not assigned.
+        """
         for network in self._networks:
             if f"IPv{network.version}" == family:
                 for address in network.hosts():
@@ -94,7 +100,9 @@ class ServiceLoadBalancerController:
     def reconcile(self, key: Key, lister: Lister) -> Result:
         """Assign addresses of the pool to a managed Service; returns the patch of its status.
 
-        Without a free one it releases those of absent Services, retries once, then waits.
+        Without a free one it releases those of absent Services and retries once; then the Service
+        waits for a release. From a Service that is no longer a LoadBalancer it removes addresses of
+        the pool.
         """
         service = lister.get(SERVICES, key.namespace, key.name)
         self._pending.pop(key, None)
@@ -114,7 +122,8 @@ class ServiceLoadBalancerController:
     def _assign_observed(self, service: Object, lister: Lister) -> None:
         """Assign the addresses in a Service's status to it, unless another Service has them.
 
-        On a collision it first releases those of Services that no longer exist.
+        Addresses outside the pool are ignored. On a collision it first releases those of Services
+        that no longer exist. If no address remains, the assignment of the Service stays as it is.
         """
         identity = service_identity(service)
         observed = [address for address in addresses_of(service) if self._pool.contains(address)]

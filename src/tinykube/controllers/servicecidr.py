@@ -26,7 +26,10 @@ class ServiceCIDRController:
     watches = frozenset((SERVICE_CIDRS, IP_ADDRESSES))
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
-        """A ServiceCIDR that changed; after the deletion of an IPAddress, the terminating ones."""
+        """The key of an added or modified ServiceCIDR.
+
+        After the deletion of an IPAddress, those of all terminating ones.
+        """
         if change.store == SERVICE_CIDRS:
             if change.type != "DELETED":
                 yield Key(SERVICE_CIDRS, "", name_of(change.object))
@@ -36,9 +39,10 @@ class ServiceCIDRController:
                 yield Key(SERVICE_CIDRS, "", name_of(one))
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
-        """The patch that adds the finalizer, then sets Ready, of a ServiceCIDR.
+        """The patch that adds the finalizer to a ServiceCIDR or, if it has it, sets Ready to True.
 
-        Of a terminating one it removes the finalizer if unused, and else sets Ready to False.
+        Of a terminating one it removes the finalizer if no address needs the ServiceCIDR, and else
+        sets Ready to False. Nothing for an absent one, or if all is so.
         """
         cidr = lister.get(SERVICE_CIDRS, "", key.name)
         if cidr is None:
@@ -73,7 +77,10 @@ def _set_finalizer(cidr: Object, *, add: bool) -> Result:
 
 
 def _is_used(cidr: Object, lister: Lister) -> bool:
-    """Whether an allocated address of this ServiceCIDR is in no other that is not terminating."""
+    """Whether an IPAddress in this ServiceCIDR is in no other.
+
+    Other ServiceCIDRs that are terminating do not count.
+    """
     others = [
         text
         for one in lister.objects(SERVICE_CIDRS)

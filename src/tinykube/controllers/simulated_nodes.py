@@ -47,12 +47,15 @@ class SimulatedNodeController:
     watches = frozenset((NODES,))
 
     def __init__(self, cluster: str, count: int, ranges: NodeRanges) -> None:
-        """Plan that many nodes of a cluster; `reconcile` creates them."""
+        """Plan that many nodes of a cluster, without creating them: `reconcile` does.
+
+        Raises IndexError or ValueError if a range is too small.
+        """
         self._planned = {name_of(node): node for node in plan_nodes(cluster, count, ranges)}
 
     @property
     def initial_keys(self) -> list[Key]:
-        """The keys of the nodes, to be created before anything else runs."""
+        """The keys of all planned nodes, to be created before anything else runs."""
         return [Key(NODES, "", name) for name in self._planned]
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:  # noqa: ARG002 - the contract's
@@ -63,7 +66,8 @@ class SimulatedNodeController:
     def reconcile(self, key: Key, lister: Lister) -> Result:
         """The creation of a planned node if absent, or the status of a simulated one.
 
-        Nodes without the annotation sim.hanse.dev/node are left alone.
+        The status keeps its addresses, else gets the planned ones. Nodes without the annotation
+        sim.hanse.dev/node are left alone.
         """
         node = lister.get(NODES, "", key.name)
         if node is None:
@@ -80,7 +84,7 @@ class SimulatedNodeController:
 def plan_nodes(cluster: str, count: int, ranges: NodeRanges) -> list[Object]:
     """The nodes of one cluster, with names, zones, addresses and pod CIDRs; nothing is created.
 
-    Raises IndexError if a range is too small for so many.
+    Raises IndexError or ValueError if a range is too small for so many.
     """
     internal = list(islice(ip_network(ranges.internal).hosts(), count))
     external = list(islice(ip_network(ranges.external).hosts(), count))
@@ -99,7 +103,7 @@ def plan_nodes(cluster: str, count: int, ranges: NodeRanges) -> list[Object]:
 def _pod_subnets(
     network: IPv4Network | IPv6Network, count: int
 ) -> Iterable[IPv4Network | IPv6Network]:
-    """The subnets of a network, split in as few equal parts as hold `count` nodes."""
+    """The equal subnets of a network, the smallest power of two that holds `count` nodes."""
     return network.subnets(prefixlen_diff=max(0, (count - 1).bit_length()))
 
 

@@ -80,6 +80,7 @@ class StatefulSetController:
         """The writes that adopt or release, if any; else those that sync pods, claims and status.
 
         The latter also record the template's revision and delete those above the history limit.
+        Pods whose names have no ordinal are ignored; no writes for an absent StatefulSet.
         """
         stateful_set = lister.get(STATEFUL_SETS, key.namespace, key.name)
         if stateful_set is None:
@@ -122,8 +123,9 @@ def sync_stateful_set(
 ) -> Result:
     """The writes that create missing pods, then scale down, then delete outdated ones; set status.
 
-    A step waits for the one before; a terminating StatefulSet only gets its status. `claims` are
-    the existing claims by name.
+    With podManagementPolicy OrderedReady a step waits for the one before. A terminating StatefulSet
+    only gets its status. `claims` are the existing claims by name. Requeues for the next pod to
+    become available.
     """
     by_ordinal = {ordinal_of(stateful_set, pod) or 0: pod for pod in pods}
     status = stateful_set_status(stateful_set, history, pods, now)
@@ -182,8 +184,9 @@ def _create_missing(
 ) -> None:
     """Add to `step` creations of missing pods; if ordered, each after its predecessor is available.
 
-    Also the deletions of finished pods and writes to claims; sets `step.waiting`. No pod is created
-    while a claim of it is terminating.
+    Also the deletions of finished pods and writes to claims; if ordered, `step.waiting` is set at
+    the first pod that is missing, finished or not available. No pod is created while a claim of it
+    is terminating.
     """
     in_order = _is_ordered(stateful_set)
     for ordinal in ordinals_of(stateful_set):
@@ -209,7 +212,10 @@ def _create_missing(
 def _pod_creation(
     stateful_set: Object, history: RevisionHistory, ordinal: int, claims: Mapping[str, Object]
 ) -> list[Write]:
-    """Creations of an ordinal's missing claims and its pod, and an Event."""
+    """Creations of an ordinal's missing claims and its pod, and an Event.
+
+    The pod is of the current or the update revision, as `_uses_current_revision` says.
+    """
     revision = history.current if _uses_current_revision(stateful_set, ordinal) else history.update
     pod = stateful_pod(stateful_set, revision, ordinal)
     text = f"create Pod {name_of(pod)} in StatefulSet {name_of(stateful_set)} successful"
@@ -223,8 +229,8 @@ def _pod_creation(
 def _uses_current_revision(stateful_set: Object, ordinal: int) -> bool:
     """Whether a new pod of this ordinal gets the current instead of the update revision.
 
-    It does below the partition; without rollingUpdate, below the number of current pods, or never
-    if the strategy is OnDelete.
+    With rollingUpdate in the strategy, below its partition. Without it, below
+    status.currentReplicas, or never if the strategy is OnDelete. Both count from the first ordinal.
     """
     strategy = spec_of(stateful_set).get("updateStrategy") or {}
     start = first_ordinal(stateful_set)
@@ -243,9 +249,10 @@ def _scale_down(
     now: datetime,
     step: _Step,
 ) -> None:
-    """Add to `step` the deletions of pods outside the desired ordinals, highest first.
+    """Add to `step` the deletions of pods outside the desired ordinals, highest first, with Events.
 
-    Also patches of claims' owners; if ordered, only one at a time, which sets `step.waiting`.
+    Also patches of claims' owners. If ordered, only the highest is handled, and `step.waiting` is
+    set; it is not deleted if it is unavailable and a lower one outside is, too.
     """
     in_order = _is_ordered(stateful_set)
     ordinals = ordinals_of(stateful_set)
@@ -272,7 +279,8 @@ def _rolling_update_deletions(
 ) -> list[Write]:
     """Deletions of outdated pods from the partition on, highest first, as maxUnavailable allows.
 
-    Each deletion also records an Event.
+    maxUnavailable, 1 at least, also counts missing and unavailable pods. Each deletion also records
+    an Event.
     """
     rolling = (spec_of(stateful_set).get("updateStrategy") or {}).get("rollingUpdate") or {}
     ordinals = ordinals_of(stateful_set)
@@ -304,7 +312,7 @@ def _rolling_update_deletions(
 def _has_terminating_claim(
     stateful_set: Object, ordinal: int, claims: Mapping[str, Object]
 ) -> bool:
-    """Whether a claim of a former pod is still terminating; the new pod must not use it."""
+    """Whether an existing claim of this ordinal is terminating; a new pod must not use it."""
     names = claim_names(stateful_set, ordinal).values()
     return any(is_deleting(claims[name]) for name in names if name in claims)
 

@@ -39,7 +39,10 @@ def ordinal_of(stateful_set: Object, pod: Object) -> int | None:
 
 
 def stateful_pod(stateful_set: Object, revision: Object, ordinal: int) -> Object:
-    """The pod of an ordinal by a revision's template, with host name and volumes of claims."""
+    """The Pod of an ordinal by a revision's template, with its labels and the volumes of claims.
+
+    hostname is the name of the pod, subdomain the StatefulSet's serviceName. Nothing is created.
+    """
     name = f"{name_of(stateful_set)}-{ordinal}"
     template = template_of(revision)
     labels = {NAME_LABEL: name, INDEX_LABEL: str(ordinal), REVISION_LABEL: name_of(revision)}
@@ -53,7 +56,7 @@ def stateful_pod(stateful_set: Object, revision: Object, ordinal: int) -> Object
 
 
 def _volumes(stateful_set: Object, template: Object, ordinal: int) -> list[Object]:
-    """The volumes of the claims, which replace those of the same names in the template."""
+    """The volumes of the claims, then those of the template that have other names."""
     claims = claim_names(stateful_set, ordinal)
     mounted = [
         {"name": volume, "persistentVolumeClaim": {"claimName": claim}}
@@ -64,14 +67,14 @@ def _volumes(stateful_set: Object, template: Object, ordinal: int) -> list[Objec
 
 
 def claim_names(stateful_set: Object, ordinal: int) -> dict[str, str]:
-    """The names of an ordinal's claims, by the names of their templates."""
+    """The names of an ordinal's claims, by the names of the volumeClaimTemplates."""
     templates = spec_of(stateful_set).get("volumeClaimTemplates") or ()
     owner = name_of(stateful_set)
     return {name_of(one): f"{name_of(one)}-{owner}-{ordinal}" for one in templates}
 
 
 def missing_claims(stateful_set: Object, ordinal: int, claims: Mapping[str, Object]) -> list[Write]:
-    """Creations of the missing claims of an ordinal."""
+    """Creations of the claims of an ordinal that are not in `claims`, the existing ones by name."""
     names = claim_names(stateful_set, ordinal)
     return [
         Create(VOLUME_CLAIMS, _new_claim(stateful_set, template, names[name_of(template)]))
@@ -83,7 +86,7 @@ def missing_claims(stateful_set: Object, ordinal: int, claims: Mapping[str, Obje
 def _new_claim(stateful_set: Object, template: Object, name: str) -> Object:
     """A claim from its template, with the labels of the selector.
 
-    The StatefulSet owns it if whenDeleted of its retention policy is Delete.
+    The StatefulSet is its controller if whenDeleted of its retention policy is Delete.
     """
     match_labels = (spec_of(stateful_set).get("selector") or {}).get("matchLabels") or {}
     metadata: Object = {
@@ -106,7 +109,10 @@ def _new_claim(stateful_set: Object, template: Object, name: str) -> Object:
 def claim_owner_patches(
     stateful_set: Object, ordinal: int, pod: Object, claims: Mapping[str, Object]
 ) -> list[Write]:
-    """The writes that set the owners of a pod's claims by the retention policy, if they differ."""
+    """The writes that set the owners of a pod's claims by the retention policy, if they differ.
+
+    `claims` are the existing ones by name; absent ones are skipped.
+    """
     writes: list[Write] = []
     for name in claim_names(stateful_set, ordinal).values():
         claim = claims.get(name)
@@ -122,10 +128,10 @@ def claim_owner_patches(
 def _claim_owner_references(
     stateful_set: Object, ordinal: int, pod: Object, claim: Object
 ) -> list[Object]:
-    """The desired owner references of a claim: other owners, and one by the retention policy.
+    """The desired owner references of a claim: all other owners, and at most one by the policy.
 
-    The pod of an ordinal that is scaled away, if whenScaled is Delete, or else the StatefulSet, if
-    whenDeleted is. If another controller owns the claim, neither.
+    That is the pod, if its ordinal is not a desired one and whenScaled is Delete; otherwise the
+    StatefulSet, if whenDeleted is Delete. Neither if another owner is the claim's controller.
     """
     own_uids = {uid_of(stateful_set), uid_of(pod)}
     others = [ref for ref in owner_references_of(claim) if ref.get("uid") not in own_uids]

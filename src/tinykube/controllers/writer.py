@@ -87,7 +87,8 @@ class Writer:
     async def send_all(self, writes: Sequence[Write]) -> None:
         """Send writes to the API server in order; raises `WriteError` at the first that fails.
 
-        Events are only recorded, to be written later.
+        Those before it stay sent. A patch of an absent object, and a deletion of one that is absent
+        or was replaced, count as done. Events are only recorded, to be written later.
         """
         versions: dict[str, str] = {}
         for write in writes:
@@ -108,7 +109,7 @@ class Writer:
     async def _send(self, request: Request) -> bytes:
         """Send a request as the controllers' user.
 
-        Returns the body, raises `WriteError` on failure.
+        Returns the body, raises `WriteError` for any status but 2xx.
         """
         response = await self._api.send(request, CONTROLLERS)
         if not 200 <= response.status < 300:

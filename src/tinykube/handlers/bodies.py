@@ -31,7 +31,7 @@ class DecodeError(Exception):
 
 
 def read_body(request: RequestLike) -> bytes:
-    """The body; raises `StatusError` when it is too large."""
+    """The body; raises 413 as `StatusError` if it is larger than 3 MiB."""
     if len(request.body) > BODY_LIMIT:
         raise too_large(BODY_LIMIT)
     return request.body
@@ -130,7 +130,7 @@ def parse_json(body: bytes) -> Any:
 
 
 def is_deep(value: Any) -> bool:
-    """Whether a value nests deeper than `MAX_DEPTH` levels."""
+    """Whether a value nests dicts and lists deeper than `MAX_DEPTH` levels."""
     level = [value]
     for _ in range(MAX_DEPTH + 1):
         nested = [one for one in level if isinstance(one, dict | list)]
@@ -141,7 +141,7 @@ def is_deep(value: Any) -> bool:
 
 
 def syntax_problem(body: bytes) -> str:
-    """The message of Go's decoder for text that is not JSON."""
+    """The message that Go's decoder has for text that is not valid JSON."""
     text = body.decode("utf-8", "replace")
     try:
         json.loads(text)
@@ -171,7 +171,9 @@ _EXPECTED = {
 def decode_object(call: Call) -> Object:
     """The object in the body, decoded as the kind of the target; unknown fields are dropped.
 
-    Raises 400 for a malformed body or another kind; fieldValidation decides on unknown fields.
+    Raises 400 for a malformed body, another apiVersion or, of built-in kinds, another kind, and 413
+    or 415 as `parse` does; fieldValidation decides on unknown fields. A custom resource must name a
+    kind; which one is checked later.
     """
     value = _parse_object(call)
     api_version, kind = call.body_kind
@@ -182,7 +184,7 @@ def decode_object(call: Call) -> Object:
 
 
 def _parse_object(call: Call) -> Object:
-    """The body as a JSON object; raises `StatusError` for anything else."""
+    """The body as a JSON object; raises 400 for any other value, 413 or 415 as `parse` does."""
     kind = call.resource.kind
     try:
         value = parse(call.request)
@@ -217,7 +219,8 @@ def _summary(body: bytes) -> str:
 def _decode_builtin(call: Call, value: Object, kind: str, api_version: str) -> Object:
     """Decode an object of a built-in kind; raises 400 for another kind or a wrong type.
 
-    Unknown and duplicate fields are refused, warned of or ignored by fieldValidation.
+    A missing kind or apiVersion is filled in. Unknown and duplicate fields are refused, warned of
+    or ignored by fieldValidation.
     """
     sent_kind = value.get("kind") or kind
     sent_version = value.get("apiVersion") or api_version
@@ -260,13 +263,16 @@ def report_strict_errors(call: Call, problems: list[str], prefix: str) -> None:
 
 
 def duplicate_fields(body: bytes) -> list[str]:
-    """A message `duplicate field "name"` for each key that an object of JSON text repeats."""
+    """A message `duplicate field "name"` each time that an object of JSON text repeats a key.
+
+    The text must be valid JSON.
+    """
     if msgspec.json.encode(msgspec.json.decode(body)) == body:
         return []  # as most clients write it, and nothing was lost
     found: list[str] = []
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        """The dict of one JSON object; also adds each repeated key to `found`."""
+        """The dict of one JSON object; also adds a message to `found` for each repeated key."""
         made = dict(items)
         if len(made) != len(items):
             seen: set[str] = set()
@@ -281,7 +287,7 @@ def duplicate_fields(body: bytes) -> list[str]:
 
 
 def _kind_mismatch(sent_kind: str, sent_version: str, kind: str) -> str:
-    """The message for an object of another kind."""
+    """The message for an object of another kind: not registered, or not convertible to `kind`."""
     if fields_of(type_of(sent_version, sent_kind)) is None:
         return (
             f'no kind "{sent_kind}" is registered for version "{sent_version}" '

@@ -56,7 +56,7 @@ class Call:
                 return _VERBS.get(method, method.lower())
 
     def option(self, name: str) -> str:
-        """A query parameter; empty when it is absent."""
+        """A query parameter, the last if it is repeated; empty when it is absent."""
         return self._query.get(name, "")
 
     def flag(self, name: str) -> bool:

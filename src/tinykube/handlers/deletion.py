@@ -65,7 +65,8 @@ class DeleteResult(Struct, frozen=True):
 def decode_options(call: Call) -> DeleteOptions:
     """The options of a DELETE request, from its body or, if that is empty, from its query.
 
-    Raises 400 for malformed and 422 for unsupported ones.
+    Raises 400 for malformed and 422 for unsupported ones, 413 or 415 for a body that is too large
+    or of another content type.
     """
     try:
         value = bodies.parse(call.request) if call.request.body else _query_options(call)
@@ -157,8 +158,8 @@ class DeleteHandler:
     async def delete_collection(self, call: Call) -> list[Object]:
         """DELETE of a collection, or of the objects that the selectors match.
 
-        Returns them as they were before; objects that vanish meanwhile are skipped. The first other
-        error is raised, and ends it.
+        Returns them as they were before, also those that vanish meanwhile, which is no error. Any
+        other error is raised at once, and the rest is not deleted.
         """
         check_list_options(call)
         options, selected = decode_options(call), selector_for(call)
@@ -304,7 +305,8 @@ def _deletion_finalizers(
 def _propagation(resource: Resource, present: list[str], options: DeleteOptions) -> str:
     """What happens to dependents: "orphan", "foreground" or empty for background.
 
-    Without options the finalizers decide, then the kind: Jobs orphan; Events never do.
+    Events are always background. orphanDependents decides before propagationPolicy; without both it
+    is the present finalizers, then the kind: Jobs orphan.
     """
     if resource.store == "events":
         return ""
@@ -327,10 +329,11 @@ def _propagation(resource: Resource, present: list[str], options: DeleteOptions)
 def _grace_period(
     resource: Resource, obj: Object, options: DeleteOptions
 ) -> int | UnsetType | None:
-    """The grace period of a pod; None to leave a running deletion alone, UNSET for other kinds.
+    """The grace period of a pod in seconds; None to leave a running deletion alone, or UNSET.
 
-    It is 0 for a pod without node or that has finished; UNSET if its deletion has none left. Of a
-    running deletion only a shorter one counts; a negative one is 1.
+    UNSET for other kinds, and for a deletion that has no time left. Without option it is that of
+    the spec, 30 by default; 0 for a pod without node or that has finished. Of a running deletion
+    only a shorter one counts; a negative one is 1.
     """
     if resource.store != "pods":
         return UNSET
@@ -360,7 +363,8 @@ def _mark_deleted(
 ) -> Object:
     """A copy with deletionTimestamp, these finalizers and, the first time, a higher generation.
 
-    A namespace gets phase Terminating, a CRD the condition Terminating.
+    deletionTimestamp is `grace` seconds from now; a former one stays if neither deletion has a
+    grace period. A namespace gets phase Terminating, a CRD the condition Terminating.
     """
     metadata = dict(stored["metadata"])
     if not metadata.get("deletionTimestamp") and metadata.get("generation"):

@@ -17,7 +17,10 @@ Form = Literal["object", "table", "metadata"]
 
 
 def negotiate_form(accept: str) -> Form:
-    """The first form of an Accept header that is served; an object by default."""
+    """The first form of an Accept header that is served; an object by default.
+
+    Weights are ignored; only JSON is served.
+    """
     for choice in accept.split(","):
         parts = [part.strip() for part in choice.split(";")]
         if parts[0] not in ("application/json", "*/*", "application/*"):
@@ -70,7 +73,8 @@ def http_date(now: datetime) -> str:
 def list_response(call: Call, items: list[Object], metadata: Object, now: datetime) -> Response:
     """A 200 with a list in the form that the request accepts, and the call's warnings.
 
-    Items are already selected, and in the version served; `metadata` is that of the list.
+    Items are already selected, and in the version served; `metadata` is that of the list. In the
+    form of objects, items of built-in kinds are without kind and apiVersion.
     """
     resource = call.resource
     body: Object

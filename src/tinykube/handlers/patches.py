@@ -29,7 +29,9 @@ _OPERATIONS_LIMIT = 10_000
 def patch_for(call: Call) -> Callable[[Object], Object]:
     """The patch of a request as a function from the current object to the patched one.
 
-    Raises a 415 for other content types, a 400 for a malformed body; the function raises too.
+    JSON patch and merge patch are accepted and, for built-in kinds, strategic merge patch; a 415 is
+    raised for other content types, a 400 for a malformed body, a 413 for one that is too large. The
+    function raises `StatusError` if the patch cannot be applied.
     """
     kind = media_type(call.request)
     accepted = [JSON_PATCH, MERGE_PATCH]
@@ -43,7 +45,11 @@ def patch_for(call: Call) -> Callable[[Object], Object]:
 
 
 def patch_function(kind: str, body: bytes, type_name: str) -> Callable[[Object], Object]:
-    """A patch of one media type as a function; raises `StatusError` for a malformed body."""
+    """A patch of one media type as a function; raises 400 for a malformed body.
+
+    Other types than JSON patch and merge patch are strategic merge patch, by the fields of
+    `type_name`. The function raises `StatusError` if the patch cannot be applied.
+    """
     try:
         patch = parse_json(body)
     except DecodeError as error:
@@ -89,7 +95,7 @@ def _apply_json_patch(old: Object, patch: Any) -> Object:
 
 
 def _apply_strategic_merge(type_name: str, old: Object, patch: Object) -> Object:
-    """The merged object; raises 400 for a bad directive, 500 for a missing merge key."""
+    """The patched object; raises 400 for a bad directive, 500 for a missing merge key."""
     try:
         return strategic_merge(type_name, old, patch)
     except BadDirective as error:

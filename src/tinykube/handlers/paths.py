@@ -26,13 +26,18 @@ class _PathParts(Struct, frozen=True):
 
 
 def is_resource_path(path: str) -> bool:
-    """Whether a path is below a group version."""
+    """Whether a path is below a group version, like `/api/v1/pods`; `/api/v1` itself is not."""
     parts = path.strip("/").split("/")
     return (parts[0] == "api" and len(parts) > 2) or (parts[0] == "apis" and len(parts) > 3)
 
 
 def resolve_path(registry: Registry, path: str) -> Target:
-    """The target of a resource path, which need not exist; a 404 is raised if nothing is served."""
+    """The resource, namespace, name and subresource that a path names; the object need not exist.
+
+    The path must be below a group version. Raises 404 if the resource or subresource is not served,
+    for a namespace of a cluster-scoped resource, for a name without the namespace it needs, and for
+    a name of a resource that cannot be listed.
+    """
     parts = _parse_path(path)
     namespace, rest = _split_namespace(parts)
     if not 1 <= len(rest) <= 3:
@@ -69,7 +74,8 @@ def _without_watch(rest: list[str]) -> tuple[str, ...]:
 def _split_namespace(parts: _PathParts) -> tuple[str, tuple[str, ...]]:
     """The namespace of a path, or empty, and the segments after it.
 
-    A namespace's own subresources are not inside it.
+    A Namespace itself and its subresources `status` and `finalize` are not inside it: its segments
+    are all returned.
     """
     rest = parts.rest
     if len(rest) < 3 or rest[0] != "namespaces":

@@ -45,7 +45,10 @@ class _ContinueToken(Struct, frozen=True):
 
 
 def get(storage: Storage, call: Call, now: datetime) -> Response:
-    """The response to a get; raises 404, and 504 for a resourceVersion in the future."""
+    """The response with the object as it is now, whatever resourceVersion is asked for.
+
+    Raises 404 if it does not exist, 400 for a malformed resourceVersion, 504 for one in the future.
+    """
     obj = read_object(storage, call)
     wanted = version_of(call.option("resourceVersion"))
     if wanted > storage.version:
@@ -157,7 +160,8 @@ def version_of(text: str) -> int:
 def _list_version(storage: Storage, call: Call, token: _ContinueToken | None) -> int:
     """The version to list: that of the token, or one that must match exactly; else -1, the current.
 
-    Raises 400 for a token with a version, 504 for a version in the future.
+    It must for resourceVersionMatch Exact or, without a match, for a non-zero version with a limit.
+    Raises 400 for a token with a version other than 0, 504 for a version in the future.
     """
     if token is not None:
         if call.option("resourceVersion") not in ("", "0"):
@@ -174,7 +178,10 @@ def _list_version(storage: Storage, call: Call, token: _ContinueToken | None) ->
 def _objects_at_version(
     storage: Storage, call: Call, version: int, token: _ContinueToken | None
 ) -> list[Object]:
-    """The objects of a list; raises 410 for a version that is no longer in the history."""
+    """The objects of a list at a version, before selectors; -1 is the current version.
+
+    Raises 410 for a version no longer in the history, with a new token if there is one.
+    """
     store, namespace = call.resource.store, call.target.namespace
     if version < 0 or version == storage.version:
         return storage.listed(store, namespace)

@@ -60,7 +60,10 @@ def _check_subject(spec: Object) -> None:
 
 
 def _in_namespace(review: Object, namespace: str) -> Object:
-    """A review with the namespace of its path, if any; raises 422 if it asks for another."""
+    """A review with the namespace of its path, if any.
+
+    Raises 422 if its resourceAttributes have another namespace or none.
+    """
     if not namespace:
         return review
     asked = (review["spec"].get("resourceAttributes") or {}).get("namespace", "")

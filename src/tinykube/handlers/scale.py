@@ -48,9 +48,10 @@ def _replica_counts(resource: Resource, obj: Object) -> tuple[int, int, str]:
 
 
 def with_replicas(resource: Resource, obj: Object, scale: Object) -> Object:
-    """A copy with the replicas of a Scale, and its uid and resourceVersion as preconditions.
+    """A copy of the object with the replicas of a Scale, 0 if it has none.
 
-    Without a resourceVersion it keeps that of the object. Raises 422 for negative replicas.
+    uid and resourceVersion of the Scale replace those of the object, as preconditions; without them
+    the copy has no uid, and keeps its resourceVersion. Raises 422 for negative replicas.
     """
     replicas = (scale.get("spec") or {}).get("replicas", 0)
     name = obj["metadata"]["name"]

@@ -74,7 +74,8 @@ class SubresourceHandler:
     async def _bind(self, call: Call) -> WriteResult:
         """Set nodeName and the condition PodScheduled of a pod by a Binding; answers with a Status.
 
-        Raises 409 if the pod has a node.
+        Raises 409 if the pod has a node, 404 if it does not exist. Whether the node exists is not
+        checked.
         """
         target = bodies.decode_object(call).get("target") or {}
         node = target.get("name", "")
@@ -105,9 +106,10 @@ class SubresourceHandler:
         return WriteResult(_SUCCESS, 201)
 
     async def _evict(self, call: Call) -> WriteResult:
-        """Delete a pod with the deleteOptions of the Eviction; raises 429 if a budget forbids it.
+        """Delete a pod with the deleteOptions of the Eviction; answers with a Status.
 
-        It is a dry run if the query or the deleteOptions say so.
+        Raises 404 if it does not exist, 429 if a budget forbids it. It is a dry run if the query or
+        the deleteOptions say so.
         """
         sent = bodies.decode_object(call)
         target = call.target

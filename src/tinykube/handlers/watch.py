@@ -57,7 +57,8 @@ class WatchHandler:
     def open(self, call: Call) -> "_Watch":
         """Open a watch, which the caller closes; raises `StatusError` for bad options.
 
-        A version that is too old is no exception, but an ERROR event.
+        A version that is too old is no exception, but an ERROR event; so is one in the future with
+        sendInitialEvents.
         """
         check_list_options(call)
         watch = _Watch(self._storage, self._clock, call, self._encoded, self._on_closed)
@@ -86,7 +87,10 @@ class _EncodedEvents:
         self._known: dict[tuple[str, int, str], bytes] = {}
 
     def line(self, kind: str, version: int, resource: Resource, obj: Object) -> bytes:
-        """The line of an event, encoded once; the oldest line is dropped when the cache is full."""
+        """The line of an event, encoded once; the oldest line is dropped when the cache is full.
+
+        An event is known by its type, version and apiVersion, not by the object.
+        """
         key = (kind, version, resource.api_version)
         known = self._known.get(key)
         if known is None:
@@ -119,7 +123,8 @@ class _Watch:
     ) -> None:
         """Queue the initial events, then subscribe to the changes of the resource's store.
 
-        `lines` encodes and caches events; `closed` is called when the watch is closed.
+        `lines` encodes and caches events; `closed` is called when the watch is closed. Raises
+        `StatusError` for bad options.
         """
         self._storage = storage
         self._clock = clock
@@ -141,9 +146,11 @@ class _Watch:
         self._unsubscribe = storage.subscribe(self._on_storage_event, call.resource.store)
 
     def _start(self) -> None:
-        """Queue what the request asks for before new changes: initial events or the history.
+        """Queue what comes before new changes: all objects as ADDED, or changes after a version.
 
-        A version in the future queues an error and ends the watch, if initial events are asked for.
+        The objects for sendInitialEvents, then with a bookmark if these are allowed, and for no
+        version or version 0. With sendInitialEvents, a version in the future queues an error and
+        ends the watch; if that option is false, no version queues nothing.
         """
         call, storage = self._call, self._storage
         version = _requested_version(call)
@@ -197,12 +204,12 @@ class _Watch:
             self._waiter.set_result(None)
 
     def end(self) -> None:
-        """End the watch after the queued events."""
+        """End the watch after the queued events; later changes are dropped."""
         self._ended = True
         self._wake()
 
     def close(self) -> None:
-        """End the watch, unsubscribe from storage, and tell the handler."""
+        """End the watch, unsubscribe from storage, and remove it from the handler."""
         self.end()
         if self._timer is not None:
             self._timer.cancel()
@@ -235,7 +242,7 @@ class _Watch:
             await self._wait_for_event(min(next_mark, ending) if bookmarks else ending)
 
     async def _wait_for_event(self, until: float) -> None:
-        """Wait until woken by an event or the end, at most until a time of the loop."""
+        """Wait until an event or the end of the watch, at most until a time of the loop's clock."""
         loop = asyncio.get_running_loop()
         waiter = self._waiter = loop.create_future()
         if self._timer is None:
@@ -283,9 +290,10 @@ class _Watch:
         return self._encode_object(kind, to_served(self._call.resource, obj))
 
     def _as_selected(self, change: Change) -> tuple[Any, Object] | None:
-        """A change as the selector sees it, or None: one that starts to match is ADDED.
+        """The type and object of a change as the selector sees it; None if it does not concern it.
 
-        One that stops to match is DELETED, with its state before and the new version.
+        An object that starts to match is ADDED. One that stops to match is DELETED, with its state
+        before and the new version. A deletion counts if the object matched before.
         """
         selected = self._selected
         if change.type == "DELETED":

@@ -65,7 +65,8 @@ def with_new_status(resource: Resource, new: Object, old: Object) -> Object:
     """The old object with the new status, and the metadata that a status update may change.
 
     Of custom resources only uid and resourceVersion of the new metadata are taken, for the
-    preconditions; of Deployments, ReplicaSets and DaemonSets all but labels, of others all.
+    preconditions; of Deployments, ReplicaSets and DaemonSets all but labels, of others all. A
+    status that is missing in the new object is removed.
     """
     status = {"status": new["status"]} if "status" in new else {}
     rest = {key: value for key, value in old.items() if key not in ("status", "metadata")}
@@ -89,7 +90,8 @@ def with_new_status(resource: Resource, new: Object, old: Object) -> Object:
 def spec_changed(resource: Resource, strategy: Strategy, new: Object, old: Object) -> bool:
     """Whether an update changes more than metadata and status, and so increments the generation.
 
-    Annotations count for some kinds; the status does for custom resources without subresource.
+    Annotations count for some kinds; the status does for custom resources without the subresource
+    `status`.
     """
     if resource.custom is not None and resource.subresource("status") is None:
         return {**new, "metadata": None} != {**old, "metadata": None}
@@ -101,9 +103,10 @@ def spec_changed(resource: Resource, strategy: Strategy, new: Object, old: Objec
 
 
 def deletion_is_complete(resource: Resource, new: Object, old: Object) -> bool:
-    """Whether an update leaves no finalizer on an object being deleted without grace period.
+    """Whether an update completes the deletion of an object, which is then to be removed.
 
-    Of a namespace, also none in its spec.
+    It does if the object has a deletionTimestamp and no grace period, and the update leaves no
+    finalizer; of a namespace, also none in its spec.
     """
     before = old["metadata"]
     if not before.get("deletionTimestamp") or new["metadata"].get("finalizers"):
@@ -124,7 +127,10 @@ def etcd_key(resource: Resource, meta: dict[str, str]) -> str:
 def check_namespace(
     storage: Storage, resource: Resource, namespace: str, meta: dict[str, Any]
 ) -> None:
-    """Raise 404 for a missing, 403 for a terminating namespace; reviews are not checked."""
+    """Raise 404 for a missing, 403 for a terminating namespace.
+
+    Cluster-scoped resources, an empty namespace and reviews are not checked.
+    """
     if not resource.namespaced or not namespace or "list" not in resource.verbs:
         return
     found = storage.get("namespaces", "", namespace)

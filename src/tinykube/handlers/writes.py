@@ -79,14 +79,20 @@ class WriteHandler:
         self._authorizer = authorizer
 
     async def create(self, call: Call) -> WriteResult:
-        """POST to a collection: stores the object unless on a dry run; answers with 201."""
+        """POST to a collection: stores the object unless on a dry run; answers with 201.
+
+        Raises 400 for a bad body, 409 if the name is taken, 422 if it is not valid, 404 or 403 for
+        a namespace that is missing or terminating, and what admission raises.
+        """
         obj = bodies.decode_object(call)
         return await self._create(call, obj)
 
     async def update(self, call: Call) -> WriteResult:
         """PUT of an object or its status; creates a missing object if its strategy allows that.
 
-        Raises 404 for a missing one otherwise, 409 for another uid or resourceVersion.
+        Then the user needs the right to create (403). Raises 404 for a missing one otherwise, 405
+        without a name, 400 for another name or namespace in the body, 409 for another uid or
+        resourceVersion.
         """
         require_name(call)
         sent = bodies.decode_object(call)
@@ -101,7 +107,11 @@ class WriteHandler:
         return await self._guaranteed_update(call, lambda _: sent)
 
     async def patch(self, call: Call) -> WriteResult:
-        """PATCH of an object, or of its status; raises 404 if it does not exist."""
+        """PATCH of an object, or of its status; raises 404 if it does not exist.
+
+        Raises 405 without a name, 415 or 400 for a body that is no patch. It is applied again to
+        the newest object when another write came between.
+        """
         require_name(call)
         apply = patches.patch_for(call)
         return await self._guaranteed_update(call, lambda old: self._apply_patch(call, old, apply))
@@ -126,9 +136,10 @@ class WriteHandler:
         return WriteResult(scale_of(resource, result.object), result.code)
 
     async def update_with(self, call: Call, update: UpdateFunc) -> WriteResult:
-        """Update the object of a call by a function of the current one, called again on a conflict.
+        """Update the object of a call by a function of the current one; raises 404 if it is absent.
 
-        Defaults, admission and validation are those of the call's subresource.
+        The function is called again when another write came between. Defaults, admission and
+        validation are those of the call's subresource.
         """
         return await self._guaranteed_update(call, update)
 
@@ -143,7 +154,8 @@ class WriteHandler:
     async def _create(self, call: Call, obj: Object) -> WriteResult:
         """Default, admit, validate and store; tries anew if a generated name is taken.
 
-        Raises 409 if the given name is taken, or all generated ones are, and what the checks raise.
+        It tries 8 names. Changes `obj`. Raises 409 if the given name is taken, or all generated
+        ones are, and what the checks raise. A dry run stores nothing.
         """
         resource, target = call.resource, call.target
         strategy = strategy_for(resource)
@@ -228,7 +240,8 @@ class WriteHandler:
     async def _guaranteed_update(self, call: Call, update: UpdateFunc) -> WriteResult:
         """Update one object, or raise 404; starts again when another write came between.
 
-        Each attempt passes admission, the checks of granted rights, preconditions and validation.
+        Each attempt calls `update` and passes admission, the checks of granted rights,
+        preconditions and validation. A dry run stores nothing.
         """
         resource, target = call.resource, call.target
         strategy = strategy_for(resource)
@@ -298,10 +311,10 @@ class WriteHandler:
             raise stale(resource, present["name"])
 
     def _before_update(self, call: Call, strategy: Strategy, new: Object, old: Object) -> Object:
-        """A copy with the old system fields; prepared, and a new generation if the spec changed.
+        """A copy with the old system fields and resourceVersion, prepared by its kind's strategy.
 
-        Prepared only where the spec is written, not at `status` or `finalize`; a binding keeps the
-        generation.
+        Prepared only where the spec is written, not at `status` or `finalize`. There a changed spec
+        also increments the generation of kinds that track it, but not by a binding.
         """
         meta = dict(new["metadata"])
         made = {**new, "metadata": meta}

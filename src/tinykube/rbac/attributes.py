@@ -53,7 +53,8 @@ Query = tuple[tuple[str, str], ...]
 def _parse_attributes(method: str, path: str, query: Query) -> Attributes:
     """The attributes of a request by method, path and query.
 
-    A path that is not below a group version has the method as verb, and only the path.
+    A path that is not below a group version has the method in lower case as verb, and only the
+    path.
     """
     parts = [unquote(part) for part in path.strip("/").split("/")]
     match parts:

@@ -37,7 +37,7 @@ class Grant(Struct, frozen=True):
 
     @property
     def role(self) -> Object:
-        """The roleRef."""
+        """The roleRef of the binding."""
         reference: Object = self.binding["roleRef"]
         return reference
 
@@ -70,12 +70,18 @@ class Authorizer:
             storage.subscribe(lambda _: self._invalidate(), store)
 
     def check(self, user: User, attributes: Attributes) -> None:
-        """Raise 403 unless the user may do what is asked."""
+        """Raise 403 unless the user may do what is asked; privileged users always may.
+
+        The message names roles that are bound to the user but do not exist.
+        """
         if not self.allows(user, attributes):
             raise forbidden(user, attributes, self._missing_roles(user, attributes.namespace))
 
     def allows(self, user: User, attributes: Attributes) -> bool:
-        """Whether roles bound to a user or the user's groups allow it; True if privileged."""
+        """Whether roles bound to a user or the user's groups allow it; True if privileged.
+
+        The decision is cached until a role or binding changes.
+        """
         if is_privileged(user):
             return True
         holder = (user.name, user.groups)
@@ -90,9 +96,9 @@ class Authorizer:
         return names is None or attributes.name in names
 
     def reason(self, user: User, attributes: Attributes) -> str:
-        """Which binding allows it, or which bound roles do not exist.
+        """Why access is allowed or not, as an access review says: the first binding that allows it.
 
-        Else empty, as for the privileged.
+        If none does, the bound roles that do not exist; else empty, as for the privileged.
         """
         if is_privileged(user):
             return ""
@@ -102,7 +108,10 @@ class Authorizer:
         return self._missing_roles(user, attributes.namespace)
 
     def rules_for(self, user: User, namespace: str) -> list[Rule]:
-        """All rules of a user in a namespace, with those that hold everywhere."""
+        """All rules of a user in a namespace, with those that hold everywhere.
+
+        They are those of bound roles, so a privileged user may have none.
+        """
         return [
             rule for grant in self._grants_of(user, namespace) for rule in self.role_rules(grant)
         ]
@@ -125,7 +134,10 @@ class Authorizer:
         return self._storage.get(ROLES, namespace, reference["name"])
 
     def _allowed_names(self, user: User, attributes: Attributes) -> frozenset[str] | None:
-        """The names for which the rules allow it, empty if for none; None for all."""
+        """The names for which the rules allow it, empty if for none.
+
+        None if they allow it for all names, or it is a path that they allow.
+        """
         names: set[str] = set()
         for rule in self.rules_for(user, attributes.namespace):
             if rule.matches_any_name(attributes):
@@ -173,7 +185,11 @@ class Authorizer:
 
 
 def is_privileged(user: User) -> bool:
-    """Whether a user may do everything, whatever the roles are: controllers, `system:masters`."""
+    """Whether a user may do everything, whatever the roles are.
+
+    That is `ADMIN` and `CONTROLLERS` (these objects, not their names) and members of
+    `system:masters`.
+    """
     return user is ADMIN or user is CONTROLLERS or MASTERS in user.groups
 
 

@@ -16,10 +16,11 @@ _AUTHENTICATION = "authentication.k8s.io"
 def effective_user(
     headers: Iterable[tuple[str, str]], caller: User, authorizer: Authorizer
 ) -> User:
-    """The user of the Impersonate headers, or else the caller.
+    """The user of the Impersonate headers; the caller without Impersonate-User.
 
-    Raises 403 unless the caller may impersonate that user, 400 for groups without a user. The user
-    has the given groups, else those of a ServiceAccount, and `system:authenticated`.
+    Raises 403 unless the caller may impersonate that user, groups, uid and extra, 400 for groups
+    without a user. The user has the given groups, else those of a ServiceAccount, and
+    `system:authenticated`; the anonymous user has `system:unauthenticated` unless groups are given.
     """
     found: dict[str, list[str]] = {}
     for name, value in headers:

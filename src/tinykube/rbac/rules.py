@@ -80,7 +80,7 @@ class Rule(Struct, frozen=True):
 
     @property
     def wire(self) -> dict[str, Any]:
-        """The rule as in a SelfSubjectRulesReview."""
+        """The rule as in a SelfSubjectRulesReview; with paths, only verbs and paths."""
         if self.paths:
             return {"verbs": list(self.verbs), "nonResourceURLs": list(self.paths)}
         fields = {"verbs": self.verbs, "apiGroups": self.groups, "resources": self.resources}

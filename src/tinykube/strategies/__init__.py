@@ -50,7 +50,7 @@ _CUSTOM = Strategy(tracks_generation=True, allow_unconditional_update=False)
 
 
 def strategy_for(resource: Resource) -> Strategy:
-    """The strategy by a resource's store; one for all custom resources, a default for others."""
+    """The strategy of a built-in by its store, or a default; one for all custom resources."""
     if resource.custom is not None:
         return _CUSTOM
     return _STRATEGIES.get(resource.store, DEFAULT_STRATEGY)

@@ -51,16 +51,17 @@ def address_errors(address: str, field: str, kind: str) -> Iterator[FieldError]:
 
 
 def default_slice(found: Object) -> None:
-    """Default the names and protocols of an EndpointSlice's ports in place."""
+    """Default the name (empty) and protocol (TCP) of an EndpointSlice's ports, in place."""
     for port in found.get("ports") or ():
         port.setdefault("name", "")
         port.setdefault("protocol", "TCP")
 
 
 def slice_errors(found: Object) -> Iterator[FieldError]:
-    """Validation errors of an EndpointSlice.
+    """Validation errors of an EndpointSlice: addressType, endpoints, ports.
 
-    With more than 1000 endpoints, neither these nor the ports are checked.
+    Names of ports must be unique; an empty name counts. With more than 1000 endpoints, neither
+    these nor the ports are checked.
     """
     kind = found.get("addressType", "")
     if not kind:
@@ -86,7 +87,7 @@ def slice_errors(found: Object) -> Iterator[FieldError]:
 
 
 def _endpoint_errors(endpoint: dict[str, Any], field: str, kind: str) -> Iterator[FieldError]:
-    """Errors of addresses, hostname and nodeName; `kind` is the slice's addressType.
+    """Errors of addresses (1 to 100), hostname and nodeName; `kind` is the slice's addressType.
 
     Addresses of type FQDN are only counted.
     """
@@ -115,7 +116,7 @@ def slice_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
 
 
 def slice_warnings(found: Object) -> Iterator[str]:
-    """A warning about the addressType FQDN."""
+    """A warning if the addressType is FQDN, else none."""
     if found.get("addressType") == "FQDN":
         yield "spec.addressType: FQDN endpoints are deprecated"
 

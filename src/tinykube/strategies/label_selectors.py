@@ -12,7 +12,7 @@ _WITHOUT_VALUES = ("Exists", "DoesNotExist")
 
 
 def label_selector_errors(selector: Object | None, field: str) -> Iterator[FieldError]:
-    """Errors of a LabelSelector at this field; none without one."""
+    """Errors of a LabelSelector, with paths below this field; none if it is None."""
     if selector is None:
         return
     yield from label_errors(selector.get("matchLabels") or {}, f"{field}.matchLabels")

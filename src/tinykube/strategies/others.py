@@ -28,7 +28,10 @@ _IMMUTABLE = "field is immutable when `immutable` is set"
 
 
 def prepare_namespace(namespace: Object) -> None:
-    """Set the name label, the finalizer in the spec and the phase of a new namespace, in place."""
+    """Set the name label, the finalizer `kubernetes` and the phase Active of a new namespace.
+
+    In place; given spec.finalizers stay, all else in spec and status is dropped.
+    """
     metadata = namespace["metadata"]
     labels = metadata.get("labels") or {}
     metadata["labels"] = {**labels, "kubernetes.io/metadata.name": metadata["name"]}
@@ -91,7 +94,7 @@ def _immutable_errors(new: Object, old: Object, fields: tuple[str, ...]) -> Iter
 
 
 def config_map_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
-    """Errors of changes to an immutable ConfigMap."""
+    """Errors of changed data or binaryData, or unset `immutable`, of an immutable ConfigMap."""
     yield from _immutable_errors(new, old, ("data", "binaryData"))
 
 
@@ -99,7 +102,10 @@ CONFIG_MAP_STRATEGY = Strategy(validate=config_map_errors, validate_update=confi
 
 
 def default_secret(secret: Object) -> None:
-    """Move stringData, encoded, into data, where it wins; default the type to Opaque. In place."""
+    """Move stringData, in base64, into data, and default the type to Opaque, in place.
+
+    For a key in both, stringData wins.
+    """
     strings = secret.pop("stringData", None)
     if strings:
         encoded = {key: b64encode(text.encode()).decode() for key, text in strings.items()}
@@ -131,7 +137,10 @@ def secret_errors(secret: Object) -> Iterator[FieldError]:
 
 
 def secret_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
-    """Errors of a changed type, and of any change of data if it has `immutable`."""
+    """Errors of a changed type.
+
+    Of a Secret with `immutable` also of changed data, and of unsetting that.
+    """
     if new.get("type") != old.get("type"):
         yield invalid("type", new.get("type"), "field is immutable")
     yield from _immutable_errors(new, old, ("data",))
@@ -180,7 +189,10 @@ def claim_errors(claim: Object) -> Iterator[FieldError]:
 
 
 def claim_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
-    """An error if the spec changes, but for resources, attributes class and setting volumeName."""
+    """An error if the spec of a PersistentVolumeClaim changes.
+
+    Changes are allowed of resources, volumeAttributesClassName, and a volumeName that was not set.
+    """
     free = ("resources", "volumeAttributesClassName")
     sides = [
         {key: value for key, value in side["spec"].items() if key not in free}
@@ -223,7 +235,10 @@ VOLUME_STRATEGY = Strategy(
 
 
 def default_binding(binding: Object) -> None:
-    """Default the API groups of roleRef and of users and groups in subjects, in place."""
+    """Default the apiGroup of roleRef, and of users and groups in subjects, in place.
+
+    It is `rbac.authorization.k8s.io`; service accounts keep what they have.
+    """
     group = "rbac.authorization.k8s.io"
     reference = binding.get("roleRef") or {}
     if reference and not reference.get("apiGroup"):
@@ -249,7 +264,11 @@ ROLE_BINDING_STRATEGY = Strategy(
 
 
 def default_webhooks(configuration: Object) -> None:
-    """Default policies, selectors, timeout, scopes and ports of webhooks in place."""
+    """Default the webhooks of a configuration in place.
+
+    failurePolicy Fail, matchPolicy Equivalent, selectors empty, timeout 10 s, scope `*` of rules,
+    port 443 of a service; in a MutatingWebhookConfiguration also reinvocationPolicy Never.
+    """
     mutating = configuration.get("kind") == "MutatingWebhookConfiguration"
     for webhook in configuration.get("webhooks") or ():
         webhook.setdefault("failurePolicy", "Fail")
@@ -306,7 +325,7 @@ WEBHOOK_STRATEGY = Strategy(
 
 
 def service_range_errors(cidr: Object) -> Iterator[FieldError]:
-    """Errors of a ServiceCIDR without CIDRs, and of those that are not valid."""
+    """Errors of a ServiceCIDR without CIDRs, and of CIDRs malformed or with host bits set."""
     cidrs = (cidr.get("spec") or {}).get("cidrs") or []
     if not cidrs:
         yield required("spec.cidrs", "at least one CIDR required")
@@ -344,9 +363,9 @@ IP_ADDRESS_STRATEGY = Strategy(name_problems=address_name_problems)
 
 
 def default_policy(policy: Object) -> None:
-    """Default the policyTypes (Egress only with egress rules) and protocols of a NetworkPolicy.
+    """Default a NetworkPolicy in place: policyTypes, and the protocol TCP of ports.
 
-    In place.
+    policyTypes default to Ingress, with Egress if there are egress rules.
     """
     spec = policy.setdefault("spec", {})
     if not spec.get("policyTypes"):

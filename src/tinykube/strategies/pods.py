@@ -21,7 +21,10 @@ _MODE = 0o644
 
 
 def default_pod_spec(spec: dict[str, Any]) -> None:
-    """Default the spec of a pod or template, its containers and volumes, in place."""
+    """Default the spec of a pod or template, its containers and volumes, in place.
+
+    serviceAccount and serviceAccountName default to each other.
+    """
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("terminationGracePeriodSeconds", 30)
     spec.setdefault("dnsPolicy", "ClusterFirst")
@@ -71,7 +74,11 @@ def _default_probe(probe: dict[str, Any]) -> None:
 
 
 def _default_volume(volume: dict[str, Any]) -> None:
-    """Set defaultMode of the source in place; a volume without source gets an emptyDir."""
+    """Default the defaultMode (0644) of a volume's source in place.
+
+    Sources are secret, configMap, downwardAPI and projected; a volume without any source gets an
+    emptyDir.
+    """
     for source in ("secret", "configMap", "downwardAPI", "projected"):
         if source in volume:
             volume[source].setdefault("defaultMode", _MODE)
@@ -80,7 +87,10 @@ def _default_volume(volume: dict[str, Any]) -> None:
 
 
 def default_pod(pod: Object) -> None:
-    """Default a pod in place: its spec, podIPs from podIP, requests from limits."""
+    """Default a pod in place: its spec with containers and volumes, podIPs from podIP.
+
+    A request that a container does not give is that of its limit.
+    """
     spec = pod.setdefault("spec", {})
     spec.setdefault("enableServiceLinks", True)
     status = pod.get("status") or {}
@@ -94,10 +104,11 @@ def default_pod(pod: Object) -> None:
 
 
 def prepare_pod(pod: Object) -> None:
-    """Set priority, default tolerations, and a status of phase and QoS class, in place.
+    """Set priority, preemptionPolicy, tolerations and status of a new pod, in place.
 
-    The tolerations are of nodes that are not ready or unreachable, for 300 s, unless given or all
-    taints are tolerated.
+    The priority is 0 unless given. Tolerations of nodes not ready and unreachable, for 300 s, are
+    added unless given or all taints are tolerated. The status is replaced by the phase Pending and
+    QoS class.
     """
     spec = dict(pod["spec"])
     spec.setdefault("priority", 0)
@@ -126,7 +137,11 @@ def _tolerates_all(toleration: dict[str, Any]) -> bool:
 
 
 def qos_class(spec: dict[str, Any]) -> str:
-    """The QoS class by resources: BestEffort, Guaranteed (requests equal limits) or Burstable."""
+    """The QoS class by the resources of containers and init containers.
+
+    BestEffort without any requests and limits; Guaranteed if in each container the limits of cpu
+    and memory are given and equal the requests; else Burstable.
+    """
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     asked = [container.get("resources") or {} for container in containers]
     named = ("cpu", "memory")
@@ -141,7 +156,10 @@ def qos_class(spec: dict[str, Any]) -> str:
 
 
 def pod_spec_errors(spec: dict[str, Any], field: str) -> Iterator[FieldError]:
-    """Validation errors of the spec of a pod or template: containers, policies, host names."""
+    """Validation errors of the spec of a pod or template, with paths below `field`.
+
+    Checked are containers, restartPolicy, grace period, hostname and subdomain, nothing else.
+    """
     containers = spec.get("containers") or []
     if not containers:
         yield required(f"{field}.containers")
@@ -207,7 +225,7 @@ _OTHER_CHANGES = (
 def pod_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
     """Errors of changes to immutable fields of a pod, and of changed or removed tolerations.
 
-    Of a toleration, its tolerationSeconds may change.
+    The tolerationSeconds may change; tolerations may be added.
     """
     if _immutable_fields(new["spec"]) != _immutable_fields(old["spec"]):
         yield forbidden("spec", _OTHER_CHANGES)

@@ -10,19 +10,28 @@ from tinykube.strategy import Strategy
 
 
 def default_policy_constraints(policy: Object) -> None:
-    """Default the failurePolicy of a policy, and its matchConstraints if given, in place."""
+    """Default a policy in place: failurePolicy Fail, and its matchConstraints, if given.
+
+    Of these matchPolicy Equivalent, empty selectors, and the scope `*` of rules.
+    """
     spec = policy.get("spec") or {}
     spec.setdefault("failurePolicy", "Fail")
     _default_constraints(spec.get("matchConstraints"))
 
 
 def default_binding_constraints(binding: Object) -> None:
-    """Default matchPolicy, selectors and scopes of the matchResources, if given, in place."""
+    """Default the matchResources of a binding, if given, in place.
+
+    matchPolicy Equivalent, empty selectors, and the scope `*` of rules.
+    """
     _default_constraints((binding.get("spec") or {}).get("matchResources"))
 
 
 def _default_constraints(constraints: Object | None) -> None:
-    """Default matchPolicy, selectors and scopes of constraints, if given, in place."""
+    """Default constraints, if given, in place.
+
+    matchPolicy Equivalent, empty selectors, and the scope `*` of including and excluding rules.
+    """
     if constraints is None:
         return
     constraints.setdefault("matchPolicy", "Equivalent")

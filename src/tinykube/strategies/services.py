@@ -32,9 +32,12 @@ _PORT_RANGE = "must be between 1 and 65535, inclusive"
 
 
 def default_service(service: Object) -> None:
-    """Default type, affinity, protocols, target ports and traffic policies of a Service, in place.
+    """Default a Service in place, by its type.
 
-    The policies depend on its type; an affinity config without affinity is removed.
+    Type ClusterIP, affinity None, protocol TCP, targetPort as port; the traffic policies become
+    Cluster (the external one only if exposed or with externalIPs, the internal one not for
+    ExternalName). Of a LoadBalancer also allocateLoadBalancerNodePorts and ipMode. ClientIP
+    affinity lasts 10800 s; an affinity config is removed if the affinity is None.
     """
     spec = service.setdefault("spec", {})
     kind = spec.setdefault("type", "ClusterIP")
@@ -60,7 +63,7 @@ def default_service(service: Object) -> None:
 
 
 def prepare_service(service: Object) -> None:
-    """Set clusterIPs from clusterIP, unless given, in place; allocates nothing."""
+    """Set missing clusterIPs of a new Service from its clusterIP, in place; allocates nothing."""
     spec = dict(service["spec"])
     if spec.get("clusterIP") and not spec.get("clusterIPs"):
         spec["clusterIPs"] = [spec["clusterIP"]]
@@ -68,9 +71,10 @@ def prepare_service(service: Object) -> None:
 
 
 def prepare_service_update(service: Object, old: Object) -> None:
-    """Keep allocated addresses and ports, in place, unless the update releases them.
+    """Copy allocated addresses and ports that the update omits from the old Service, in place.
 
-    Leaving LoadBalancer also clears the status' loadBalancer. Nothing is allocated or released.
+    Fields that only the old type has are removed if the update left them as they were; leaving
+    LoadBalancer also clears status.loadBalancer. Nothing is allocated or released.
     """
     spec, before = dict(service["spec"]), old["spec"]
     if spec.get("ports"):
@@ -97,7 +101,7 @@ def prepare_service_update(service: Object, old: Object) -> None:
 
 
 def _drop_unchanged(spec: dict[str, Any], before: dict[str, Any], fields: tuple[str, ...]) -> None:
-    """Remove those of the fields that the update left as they were, in place."""
+    """Remove those of the fields from `spec`, in place, that have the same value in `before`."""
     for field in fields:
         if spec.get(field) == before.get(field):
             spec.pop(field, None)
@@ -120,10 +124,11 @@ def _sync_cluster_ips(spec: dict[str, Any], before: dict[str, Any]) -> None:
 
 
 def _keep_node_ports(spec: dict[str, Any], before: dict[str, Any]) -> None:
-    """Fill in the node ports of before by port name, unless another port has them, in place.
+    """Keep the node ports of the old spec `before` in `spec`, in place, if both types are exposed.
 
-    If the new type has none, all are removed; but if one was not there before, all stay, to be
-    refused.
+    Ports without one get that of the old port of the same name, unless `spec` uses it. If only the
+    old type is exposed, all node ports are removed; but if one is not of the old spec, all stay,
+    for validation to refuse. Exposed types are NodePort and LoadBalancer.
     """
     ports, old_ports = spec.get("ports") or [], before.get("ports") or []
     was, now = before.get("type") in _EXPOSED, spec.get("type") in _EXPOSED
@@ -194,7 +199,11 @@ def _traffic_errors(spec: dict[str, Any], kind: str) -> Iterator[FieldError]:
 
 
 def _type_errors(spec: dict[str, Any], kind: str) -> Iterator[FieldError]:
-    """Errors of the type and of what it excludes or requires; `kind` is the Service's type."""
+    """Errors of the type (`kind`) and of what it excludes or requires.
+
+    Exposed types may not be headless; ExternalName needs a valid externalName and may not have
+    clusterIPs, ipFamilies or ipFamilyPolicy.
+    """
     if not kind:
         yield required("spec.type")
     elif kind not in _TYPES:
@@ -244,7 +253,10 @@ def _port_errors(
 
 
 def _target_port_errors(target: Any, field: str) -> Iterator[FieldError]:
-    """Errors of a targetPort, which is a number or a port name."""
+    """Errors of a targetPort: a number from 1 to 65535 or a port name.
+
+    A name has up to 15 of a-z, 0-9 and `-`, at least one of them a letter.
+    """
     if isinstance(target, int):
         if not 1 <= target <= 65535:
             yield invalid(field, target, _PORT_RANGE)
@@ -321,10 +333,10 @@ def _duplicate_port_errors(ports: list[dict[str, Any]]) -> Iterator[FieldError]:
 
 
 def service_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
-    """Errors of changed cluster IPs or IP families; one may be added or removed at the end.
+    """Errors of a changed first or second cluster IP or IP family; adding or removing is no error.
 
-    Also of the load-balancer class of what stays a LoadBalancer. No errors if the type is or was
-    ExternalName.
+    Also of a changed load-balancer class if both types are LoadBalancer. No errors if the type is
+    or was ExternalName.
     """
     spec, before = new["spec"], old["spec"]
     if "ExternalName" in (spec.get("type"), before.get("type")):

@@ -46,7 +46,10 @@ def default_replica_set(found: Object) -> None:
 
 
 def default_stateful_set(found: Object) -> None:
-    """Default a StatefulSet in place: replicas, history, policies, update strategy, templates."""
+    """Default a StatefulSet in place: replicas, history, policies, update strategy, templates.
+
+    volumeClaimTemplates get kind, apiVersion, volumeMode and a status of phase Pending.
+    """
     spec = found.setdefault("spec", {})
     spec.setdefault("replicas", 1)
     spec.setdefault("revisionHistoryLimit", 10)
@@ -78,9 +81,9 @@ def default_daemon_set(found: Object) -> None:
 
 
 def default_job(job: Object) -> None:
-    """Default a Job in place: parallelism, backoffLimit, modes, pod template.
+    """Default a Job in place: parallelism, backoffLimit, completionMode, suspend, pod template.
 
-    completions become 1 only if neither they nor parallelism are given.
+    Also podReplacementPolicy. completions become 1 only if neither they nor parallelism are given.
     """
     spec = job.setdefault("spec", {})
     if "completions" not in spec and "parallelism" not in spec:
@@ -94,9 +97,10 @@ def default_job(job: Object) -> None:
 
 
 def prepare_job(job: Object) -> None:
-    """Set selector and labels of a new Job and its template in place, unless manualSelector.
+    """Set the selector (by the Job's uid) and the labels of a new Job's template, in place.
 
-    Labels of the Job itself only if it has none.
+    The labels name the Job and its uid; the Job itself gets those of the template if it has none.
+    With manualSelector nothing is set.
     """
     spec = dict(job["spec"])
     spec.setdefault("manualSelector", False)
@@ -119,7 +123,10 @@ def prepare_job(job: Object) -> None:
 
 
 def default_cron_job(found: Object) -> None:
-    """Default a CronJob and the pod template of its jobs in place."""
+    """Default a CronJob in place: concurrencyPolicy, suspend, history limits, pod template.
+
+    Of the jobTemplate only the pod template is defaulted.
+    """
     spec = found.setdefault("spec", {})
     spec.setdefault("concurrencyPolicy", "Allow")
     spec.setdefault("suspend", False)
@@ -132,7 +139,8 @@ def default_cron_job(found: Object) -> None:
 def _workload_errors(found: Object) -> Iterator[FieldError]:
     """Errors of replicas, selector and pod template.
 
-    The selector must be valid and match the template's labels; restartPolicy must be Always.
+    The selector is required, must not be empty, and must match the template's labels; a
+    restartPolicy other than Always is refused.
     """
     spec = found["spec"]
     replicas = spec.get("replicas", 1)

@@ -28,9 +28,10 @@ def table(
     include_object: str,
     now: datetime,
 ) -> Object:
-    """A meta.k8s.io/v1 Table; the caller adds the list's metadata.
+    """A meta.k8s.io/v1 Table with a row per object, in their order; the caller adds list metadata.
 
     `include_object` is the query parameter: Object, None, or anything else for the metadata alone.
+    Without objects, `rows` is empty, but null for kinds without a printer of their own.
     """
     shown = list(objects)
     printer = _printer(resource, shown)
@@ -46,9 +47,9 @@ def table(
 
 
 def _printer(resource: Resource, objects: list[Object]) -> Printer:
-    """The printer of the resource: its own, or name and creation time for other built-ins.
+    """The printer of the resource, for other built-ins one of name and creation time.
 
-    A Scale, known by the first object, has its own.
+    Custom resources have one by their columns; Scales, known by the first object, have their own.
     """
     if objects and objects[0].get("kind") == "Scale":
         return _PRINTERS["autoscaling", "Scale"]
@@ -69,7 +70,7 @@ def _definition(column: Column) -> dict[str, Any]:
 
 
 def _row(printer: Printer, obj: Object, include_object: str, now: datetime) -> Object:
-    """A table row with the object, only its metadata, or null, as `include_object` asks.
+    """A table row; its `object` is the object, its metadata alone or null, by `include_object`.
 
     A pod that has completed also gets row conditions.
     """

@@ -15,7 +15,7 @@ _SHOWN = 3
 
 
 def name(obj: Object) -> str:
-    """The name of an object."""
+    """The name of an object; empty without one."""
     return str(value_at(obj, "metadata", "name", default=""))
 
 
@@ -78,20 +78,23 @@ def labels(pairs: Any) -> str:
 
 
 def selector(label_selector: Object | None) -> str:
-    """A LabelSelector in text form; empty without requirements."""
+    """A LabelSelector in text form; empty for None and without requirements."""
     return selector_text(label_selector or {})
 
 
 def containers(pod_template: Any) -> list[str]:
-    """Two texts: the names and the images of a template's containers, joined by commas."""
+    """Two texts: the names and the images of a pod template's containers, joined by commas.
+
+    Both are empty if there are none; init containers are left out.
+    """
     found = value_at(pod_template, "spec", "containers", default=[])
     return [",".join(str(one.get(field, "")) for one in found) for field in ("name", "image")]
 
 
 def first_few(texts: Sequence[str], total: int | None = None) -> str:
-    """Up to three texts, joined by commas, and ` + N more...` for the rest of `total`.
+    """Up to three texts, joined by commas, then ` + N more...` for the rest of `total`.
 
-    That is by default the number of texts.
+    `total` is by default the number of texts; up to three nothing is added.
     """
     shown = ",".join(texts[:_SHOWN])
     total = len(texts) if total is None else total

@@ -42,7 +42,7 @@ def _named(*middle: Callable[[Object], Cell]) -> Callable[[Object, datetime], li
 
 
 def _length_cell(field: str) -> Callable[[Object], Cell]:
-    """A function that gives the number of entries in a field of an object."""
+    """A function that gives the number of entries in a top-level field, 0 if it is missing."""
     return lambda obj: len(obj.get(field) or ())
 
 
@@ -59,7 +59,9 @@ def _value_cell(*path: str) -> Callable[[Object], Cell]:
 def _node(obj: Object, now: datetime) -> list[Cell]:
     """Name, status, roles, age, kubelet version; addresses, OS image, kernel and runtime of a node.
 
-    The status is Unknown without a Ready condition, and has SchedulingDisabled if cordoned.
+    The status is Ready, NotReady (Ready is not True) or Unknown (no such condition), followed by
+    `,SchedulingDisabled` if cordoned. Missing roles and addresses are `<none>`, the last three
+    `<unknown>`.
     """
     ready = condition(obj, "Ready")
     states = ["Unknown" if not ready else "Ready" if ready == "True" else "NotReady"]
@@ -95,20 +97,21 @@ def _node_address(obj: Object, kind: str) -> str:
 
 
 def _phase(obj: Object) -> str:
-    """The phase of an object; Terminating while it is being deleted."""
+    """The status.phase of an object, empty if missing; Terminating while it is being deleted."""
     deleting = value_at(obj, "metadata", "deletionTimestamp") is not None
     return "Terminating" if deleting else str(value_at(obj, "status", "phase", default=""))
 
 
 def _access_modes(modes: Any) -> str:
-    """Access modes abbreviated, in a fixed order: `RWO,RWX`."""
+    """Access modes abbreviated, in a fixed order: `RWO,RWX`; unknown ones are left out."""
     return ",".join(short for mode, short in _ACCESS_MODES.items() if mode in (modes or ()))
 
 
 def _volume(obj: Object, now: datetime) -> list[Cell]:
     """Name, capacity, access modes, reclaim policy, phase, claim, classes, reason, age and mode.
 
-    The claim of the PersistentVolume is `namespace/name`, empty if there is none.
+    The phase is Terminating during deletion, the claim `namespace/name`. What is missing is empty;
+    the capacity `0`, the VolumeAttributesClass and the mode `<unset>`.
     """
     spec = value_at(obj, "spec", default={})
     claim = spec.get("claimRef")
@@ -130,7 +133,8 @@ def _volume(obj: Object, now: datetime) -> list[Cell]:
 def _claim(obj: Object, now: datetime) -> list[Cell]:
     """Name, phase, volume, capacity, access modes, classes, age and mode of a claim.
 
-    Capacity and access modes are empty until it names a volume.
+    The phase is Terminating during deletion. Capacity and access modes are empty until
+    spec.volumeName is set; a missing VolumeAttributesClass or mode is `<unset>`.
     """
     spec = value_at(obj, "spec", default={})
     bound = bool(spec.get("volumeName"))
@@ -168,7 +172,8 @@ def _storage_class(obj: Object, now: datetime) -> list[Cell]:
 def _event(obj: Object, now: datetime) -> list[Cell]:
     """Last seen, type, reason, object, field, source, message, first seen, count and name.
 
-    Of Events of core/v1 and events.k8s.io/v1; of a series its own count and last time.
+    Of Events of core/v1 and events.k8s.io/v1; of a series its own count and last time. The object
+    is `kind/name`; the count is 1 if missing.
     """
     target = obj.get("involvedObject") or obj.get("regarding") or {}
     first = obj.get("firstTimestamp") or obj.get("deprecatedFirstTimestamp")
@@ -203,7 +208,10 @@ def _event_source(obj: Object) -> str:
 
 
 def _role_binding(obj: Object, now: datetime) -> list[Cell]:
-    """Cells of a role binding: name, role, age, and users, groups and service accounts."""
+    """Cells of a role binding: name, role (`kind/name`), age, users, groups and service accounts.
+
+    Each kind of subjects is one text, joined by `, `; service accounts are `namespace/name`.
+    """
     kind, role_name = (value_at(obj, "roleRef", key, default="") for key in ("kind", "name"))
     role = f"{kind}/{role_name}"
     named: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
@@ -231,6 +239,7 @@ def _parameter_reference(obj: Object) -> Cell:
 
 
 def _validation_count(obj: Object) -> Cell:
+    """The number of validations of a ValidatingAdmissionPolicy, 0 if it has none."""
     return len(value_at(obj, "spec", "validations", default=()))
 
 

@@ -33,17 +33,17 @@ AGE = Column("Age")
 
 
 def text_columns(*names: str) -> tuple[Column, ...]:
-    """Columns of text."""
+    """Columns of text with these names, of priority 0: always shown."""
     return tuple(Column(name) for name in names)
 
 
 def integer_columns(*names: str) -> tuple[Column, ...]:
-    """Columns of integers."""
+    """Columns of integers with these names, of priority 0: always shown."""
     return tuple(Column(name, "integer") for name in names)
 
 
 def wide_columns(*names: str) -> tuple[Column, ...]:
-    """Columns of text that only `-o wide` shows."""
+    """Columns of text with these names, of priority 1: only `-o wide` shows them."""
     return tuple(Column(name, priority=1) for name in names)
 
 

@@ -28,7 +28,7 @@ def custom_printer(resource: Resource) -> Printer:
 
 
 def _column_header(declared: Declared) -> Column:
-    """The header of a declared column in a Table, without cells; its description or its path."""
+    """A declared column as a Table column; the description defaults to one with its JSONPath."""
     where = f"Custom resource definition column (in JSONPath format): {declared.json_path}"
     return Column(
         declared.name,
@@ -49,7 +49,11 @@ def _cell(column: Declared, obj: Object, now: datetime) -> Cell:
 
 
 def _convert(kind: str, value: Any, now: datetime) -> Cell:
-    """The value converted to the type of its column; None when it has another type."""
+    """A value as a cell of a column's type (`kind`); None when it has another type.
+
+    A string column takes any value as text, an integer column cuts fractions off, a date column
+    gives the time since the date.
+    """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     match kind:
         case "string":

@@ -54,7 +54,10 @@ class BadPath(ValueError):
 
 
 def find(path: str, value: Any) -> list[Any]:
-    """All values at a path like `.conditions[?(@.type=="Ready")].status`; raises `BadPath`."""
+    """All values at a path like `.conditions[?(@.type=="Ready")].status`, empty if there are none.
+
+    Raises `BadPath`.
+    """
     found = [value]
     for step in parse(path):
         found = [inner for outer in found for inner in _apply_step(step, outer)]
@@ -63,7 +66,7 @@ def find(path: str, value: Any) -> list[Any]:
 
 @lru_cache(maxsize=512)
 def parse(path: str) -> tuple[Step, ...]:
-    """The steps of a path; raises `BadPath`."""
+    """The steps of a path, cached; none for an empty path. Raises `BadPath`."""
     steps: list[Step] = []
     at = 0
     while at < len(path):
@@ -115,7 +118,10 @@ def _parse_constant(text: str) -> Any:
 
 
 def _apply_step(step: Step, value: Any) -> Iterator[Any]:
-    """The values that a step selects; none if the value has no such child or index."""
+    """The values that a step selects; none if the value has no such child or index.
+
+    Wildcards and filters select among the values of an object or the elements of a list.
+    """
     match step:
         case Child(name):
             if isinstance(value, dict) and name in value:

@@ -20,7 +20,7 @@ from tinykube.tables.columns import AGE, NAME, Cell, Printer, text_columns, valu
 def _service(obj: Object, now: datetime) -> list[Cell]:
     """Name, type, first cluster IP, external addresses, ports, age and selector of a Service.
 
-    What is missing is `<none>`.
+    Without a cluster IP, ports or a selector the cell is `<none>`.
     """
     addresses = value_at(obj, "spec", "clusterIPs", default=[])
     return [
@@ -35,10 +35,10 @@ def _service(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _external_address(obj: Object) -> str:
-    """The EXTERNAL-IP cell of a Service: the externalIPs, `<none>` if there are none.
+    """The EXTERNAL-IP cell of a Service: its externalIPs, `<none>` without any.
 
-    Of a LoadBalancer after the addresses in its status, `<pending>` if there are none; of an
-    ExternalName that name.
+    Of a LoadBalancer the addresses in its status, then the externalIPs, `<pending>` without either;
+    of an ExternalName that name; of an unknown type `<unknown>`.
     """
     external = value_at(obj, "spec", "externalIPs", default=[])
     match value_at(obj, "spec", "type"):
@@ -62,7 +62,10 @@ def _format_port(port: Object) -> str:
 
 
 def _endpoints(obj: Object, now: datetime) -> list[Cell]:
-    """Name, the first few ready sockets and age of Endpoints; bare addresses without ports."""
+    """Name, the first few ready sockets and age of Endpoints; bare addresses without ports.
+
+    `<none>` without subsets.
+    """
     subsets = obj.get("subsets") or []
     texts: list[str] = []
     for subset in subsets:
@@ -80,7 +83,10 @@ def _format_socket(address: str, port: int) -> str:
 
 
 def _endpoint_slice(obj: Object, now: datetime) -> list[Cell]:
-    """Name, address type, the first few ports and addresses, unready ones too, and age."""
+    """Name, address type, the first few ports and addresses, unready ones too, and age.
+
+    A port is its number, else its name, else `*`; without ports or addresses the cell is `<unset>`.
+    """
     ports = [str(one.get("port") or one.get("name") or "*") for one in obj.get("ports") or []]
     endpoints = obj.get("endpoints") or []
     addresses = [address for one in endpoints for address in one.get("addresses") or []]

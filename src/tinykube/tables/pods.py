@@ -28,7 +28,8 @@ class _Tally(Struct):
 def pod_cells(pod: Object, now: datetime) -> list[Cell]:
     """Name, ready of all containers, status, restarts with the time of the last, and age.
 
-    Then its IP, node, nominated node and readiness gates.
+    Then its first IP, node, nominated node and readiness gates, `<none>` if missing. Sidecars count
+    as containers.
     """
     tally = _tally_pod(pod)
     restarts = str(tally.restarts)
@@ -63,9 +64,10 @@ def completion(pod: Object) -> list[dict[str, str]]:
 
 
 def _status(pod: Object, reason: str) -> str:
-    """The status column: the given reason or, while the pod is being deleted, Terminating.
+    """The status column: the given reason, or Terminating while the pod is being deleted.
 
-    It is Unknown then if the node is lost, and still the reason if the pod has finished.
+    While it is being deleted, it is Unknown if status.reason is NodeLost, and still the given
+    reason if the pod has succeeded or failed.
     """
     if value_at(pod, "metadata", "deletionTimestamp") is None:
         return reason
@@ -76,9 +78,10 @@ def _status(pod: Object, reason: str) -> str:
 
 
 def _tally_pod(pod: Object) -> _Tally:
-    """The tally of the init containers while they run, else of the containers.
+    """The tally of the init containers while one is not done and the pod not Initialized.
 
-    The reason starts as SchedulingGated, status.reason or the phase.
+    Else the tally of the containers. The reason starts as SchedulingGated, status.reason or the
+    phase.
     """
     gated = any(
         one.get("type") == "PodScheduled" and one.get("reason") == "SchedulingGated"
@@ -95,7 +98,8 @@ def _tally_pod(pod: Object) -> _Tally:
 def _tally_init_containers(pod: Object, tally: _Tally) -> bool:
     """Add restarts of init containers and ready sidecars to `tally`, up to the first not done.
 
-    That one sets the reason, such as `Init:0/2`; returns whether there is one.
+    Done are those that exited with 0, and sidecars that have started. The first not done sets the
+    reason, such as `Init:0/2` or `Init:Error`; returns whether there is one.
     """
     total = len(value_at(pod, "spec", "initContainers", default=[]))
     sidecars = _sidecars(pod)
@@ -121,8 +125,8 @@ def _tally_init_containers(pod: Object, tally: _Tally) -> bool:
 def _tally_containers(pod: Object, before: _Tally) -> _Tally:
     """A new tally of containers and sidecars; ready sidecars are those of `before`.
 
-    The first container that waits or has terminated gives the reason; for Completed see
-    `_completed`.
+    The first container that waits or has terminated gives the reason, without one it is that of
+    `before`. If it is Completed, `_completed` decides: for example Running if others run.
     """
     tally = _Tally(before.reason, ready=before.ready)
     sidecars = _sidecars(pod)
@@ -147,9 +151,10 @@ def _tally_containers(pod: Object, before: _Tally) -> _Tally:
 
 
 def _completed(pod: Object, error: str, *, running: bool) -> str:
-    """The status of a pod with a completed container: Running if others run and it is Ready.
+    """The status of a pod with a completed container.
 
-    Otherwise the error of a failed container, else NotReady or Completed.
+    Running if another runs and the pod is Ready; else `error`, the reason of a failed container;
+    else NotReady if another runs; else Completed.
     """
     if running and condition(pod, "Ready") == "True":
         return "Running"

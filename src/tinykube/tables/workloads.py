@@ -106,7 +106,10 @@ def _daemon_set(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _controller_revision(obj: Object, now: datetime) -> list[Cell]:
-    """Name, controller by its owner reference, such as `statefulset.apps/db`, revision and age."""
+    """Name, controller by its owner reference, such as `statefulset.apps/db`, revision and age.
+
+    The controller is `<none>` without a controlling owner.
+    """
     owners = value_at(obj, "metadata", "ownerReferences", default=[])
     owner = next((one for one in owners if one.get("controller")), None)
     controller = NONE
@@ -129,9 +132,10 @@ def _job(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _job_status(obj: Object) -> str:
-    """Complete or Failed, else Terminating, else a condition that comes before these, else Running.
+    """Complete or Failed if such a condition is True, else Terminating while it is being deleted.
 
-    Such are Suspended, FailureTarget and SuccessCriteriaMet.
+    Else the first condition that is True of Suspended, FailureTarget and SuccessCriteriaMet, else
+    Running.
     """
     for kind, word in (("Complete", "Complete"), ("Failed", "Failed")):
         if condition(obj, kind) == "True":
@@ -143,7 +147,10 @@ def _job_status(obj: Object) -> str:
 
 
 def _completions(obj: Object) -> str:
-    """Succeeded of wanted; without completions `n/1`, with `of parallelism` if above 1."""
+    """`succeeded/completions`; without completions `succeeded/1`.
+
+    Then ` of parallelism` follows if the parallelism is above 1.
+    """
     succeeded = _count(obj, "status", "succeeded")
     if (wanted := value_at(obj, "spec", "completions")) is not None:
         return f"{succeeded}/{wanted}"
@@ -152,7 +159,7 @@ def _completions(obj: Object) -> str:
 
 
 def _job_duration(obj: Object, now: datetime) -> str:
-    """Time from start to completion, or to now; empty if the job has not started."""
+    """Time from startTime to completionTime, else to now; empty if the Job has not started."""
     started, ended = (value_at(obj, "status", field) for field in ("startTime", "completionTime"))
     if started is None:
         return ""
@@ -160,9 +167,10 @@ def _job_duration(obj: Object, now: datetime) -> str:
 
 
 def _cron_job(obj: Object, now: datetime) -> list[Cell]:
-    """Name, schedule, time zone, suspend, active Jobs, last schedule and age.
+    """Name, schedule, time zone, suspend, number of active Jobs, time since the last schedule, age.
 
-    Then the containers, images and selector of its Job template.
+    Then the containers, images and selector of its Job template. A missing time zone or last
+    schedule is `<none>`.
     """
     scheduled = value_at(obj, "status", "lastScheduleTime")
     job = value_at(obj, "spec", "jobTemplate")

@@ -251,7 +251,8 @@ def _admission_options(
 ) -> "AdmissionOptions":
     """The options of the webhooks, disabled without a listener; no socket is opened here.
 
-    Raises `InputError` for a URL without listener, or one that is not https://HOST[:PORT].
+    With one, the port is that of the listener, and the URL loses trailing slashes. Raises
+    `InputError` for a URL without listener, or one that is not https://HOST[:PORT][/PATH].
     """
     from hanse.features.admission.options import AdmissionOptions
 
@@ -269,7 +270,8 @@ def _admission_options(
 def parse_federated_options(template: str) -> "FederatedOptions":
     """The options with the template of host names, "" for none.
 
-    Raises `InputError` unless it contains {name} and makes valid host names.
+    Raises `InputError` for a template without {name}, or one that does not make lower-case host
+    names of at least two labels; {namespace} is the only other variable, and optional.
     """
     from hanse.features.federated.options import FederatedOptions
 
@@ -283,9 +285,10 @@ def parse_federated_options(template: str) -> "FederatedOptions":
 
 
 def _read_token(file: Path | None) -> str:
-    """Read the dashboard's token from a file.
+    """Read the dashboard's token from a file, without white space around it.
 
-    Raises `InputError` without a file, if it cannot be read, and for a token that is too short.
+    Raises `InputError` without a file, if it cannot be read, and for a token of less than
+    `MIN_TOKEN_LENGTH` characters.
     """
     if file is None:
         raise InputError(

@@ -64,9 +64,10 @@ def parse_gslb_options(
     weighted_records: bool,
     zones: Sequence[str] = (),
 ) -> "GslbOptions":
-    """The options of the feature; raises `InputError` for a provider used and withdrawn.
+    """The options of the feature; raises `InputError` for a provider both used and withdrawn.
 
-    Providers count once; zones are in lower case and without a final dot.
+    Each provider counts once, in the order given; zones are in lower case, without dots at their
+    ends, and are not validated.
     """
     from hanse.features.gslb.options import GslbOptions
 

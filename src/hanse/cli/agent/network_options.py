@@ -115,7 +115,10 @@ class NetworkFlags(Struct, frozen=True):
 def parse_network_options(flags: NetworkFlags, agent: str) -> "NetworksOptions":
     """The options of the feature; `agent` is the user name of the agent's ServiceAccount.
 
-    Reads the template file. Raises `InputError` for an invalid template or provider.
+    That user comes first among those whom rules of tenants do not bind. The obsolete
+    `network_guard` counts as `network_admin_policies`; the DNS image is by default coredns or
+    hanse. Reads the template file; raises `InputError` for an unreadable or invalid template, or an
+    invalid provider.
     """
     from hanse.features.networks.options import NetworksOptions
 
@@ -132,9 +135,10 @@ def parse_network_options(flags: NetworkFlags, agent: str) -> "NetworksOptions":
 
 
 def network_template(path: str | None) -> str:
-    """The text of a template file, "" for an empty path or file; the built-in one if None.
+    """The text of a template file, up to `MAX_TEMPLATE_SIZE` characters; the built-in one for None.
 
-    Raises `InputError` if it cannot be read, or is no valid template.
+    "" for an empty path or an empty file. Raises `InputError` if the file cannot be read, or is no
+    valid template.
     """
     from hanse.features.networks.options import BUILT_IN_TEMPLATE
 

@@ -49,7 +49,11 @@ class AgentCredentials(Struct, frozen=True):
 
     @property
     def local(self) -> Credentials:
-        """The credentials for the agent's own cluster: of the kubeconfig, or of this pod."""
+        """The credentials for the agent's own cluster, not read yet.
+
+        Of `local_file`, else $KUBECONFIG, else this pod unless a context is named, else
+        ~/.kube/config.
+        """
         return credentials.find_credentials(self.local_file, context=self.local_context)
 
     @property
@@ -72,7 +76,10 @@ class DashboardSettings(Struct, frozen=True):
 
     @asynccontextmanager
     async def serving(self, agent: Agent) -> AsyncIterator[None]:
-        """Serve the dashboard until the block ends; dry runs with its rights are not offered."""
+        """Serve the agent's dashboard until the block ends.
+
+        Its page only shows: the actions `plan` and `order` are not offered.
+        """
         from hanse.app.dashboard import Dashboard
         from hanse.web.dashboard.auth import Authenticator
 
@@ -121,7 +128,8 @@ async def _run_agent(
 ) -> int:
     """Run the agent as `run_agent` does, with its own cluster's client and checked credentials.
 
-    Returns at SIGINT or SIGTERM; raises `CommandFailed` with the reason if the agent ends itself.
+    Returns 0 at SIGINT or SIGTERM; raises `CommandFailed` with the reason if the agent ends itself.
+    Closes the agent in any case.
     """
     agent = Agent(
         settings,
@@ -174,9 +182,11 @@ async def _first_of(*events: asyncio.Event) -> None:
 
 
 async def check_identity(local: Client, settings: AgentSettings) -> None:
-    """Raises `InputError` if the broker's Secret, or a Lease that is renewed, has another id.
+    """Raise `InputError` if this cluster is known under another cluster id than the settings have.
 
-    What cannot be read now is not checked: the agent compares uids itself.
+    Known by the annotation of the Secret for the broker, or by the holder of the agent's Lease
+    while it is renewed in time. What is missing or cannot be read is not checked: the agent
+    compares uids itself.
     """
     cluster = settings.cluster
     try:
@@ -200,6 +210,7 @@ async def _broker_account(settings: AgentSettings, broker: Credentials) -> Servi
     """The name of the agent's ServiceAccount on the broker, in the namespace of accounts.
 
     In the broker namespace itself if the token says so: clusters that joined earlier have it there.
+    Credentials that cannot be read raise no error, and count as saying nothing.
     """
     home = settings.options.broker_namespace
     try:

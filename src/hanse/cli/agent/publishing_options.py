@@ -69,7 +69,9 @@ def parse_publishing_options(
 ) -> "PublishingOptions":
     """The options of the feature, switched off without a zone; reads the key file to check it.
 
-    Raises `InputError` for options that are invalid or contradict each other.
+    The zone is in lower case, without a final dot. Raises `InputError` for an invalid zone, server
+    or key, a zone without endpoints or server, weights without endpoints, a key without server, and
+    any of these options without a zone.
     """
     from hanse.features.publishing.options import PublishingOptions, ServerOptions
     from hanse.model.dns.names import InvalidName, wire_name

@@ -39,7 +39,11 @@ async def running_agent(client: Client, namespace: str = SYSTEM_NAMESPACE) -> Cl
 
 
 async def check_running_agent(client: Client, context: str, cluster: ClusterId) -> None:
-    """Raise `InputError` if an agent with another cluster id runs there, by its Lease."""
+    """Raise `InputError` if an agent with another cluster id runs in a cluster, by its Lease.
+
+    No error if the Lease is missing, not renewed in time, or cannot be read. `context` is the name
+    of the cluster in the error.
+    """
     running = await running_agent(client)
     if running not in ("", cluster):
         raise InputError(

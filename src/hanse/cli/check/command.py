@@ -78,9 +78,10 @@ def command(
 def _check(
     settings: GlobalOptions, broker: str, rules: "ClusterSetSpec"
 ) -> "tuple[CheckResult, ...]":
-    """Read every cluster, and run all checks; raises `InputError` for an unknown --broker.
+    """Read every cluster, and return the results of all checks; nothing is written.
 
-    `rules` are those that the ClusterSet is to have.
+    `rules` are those that the ClusterSet is to have. Raises `InputError` for an unknown --broker,
+    or an unusable kubeconfig.
     """
     from datetime import UTC, datetime
 

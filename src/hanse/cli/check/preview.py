@@ -59,9 +59,10 @@ class ClusterPreview(Struct, frozen=True):
 
 
 async def read_previews(clusters: Iterable[ClusterAccess]) -> list[ClusterPreview]:
-    """Read every cluster; one that cannot be read has an `UnreadCluster` as its inventory.
+    """Read every cluster, concurrently; the result has one preview per cluster, in their order.
 
-    Where only they could not be read, ranges are empty, and policies and DNS are None.
+    A cluster that cannot be read has an `UnreadCluster` as its inventory. If its inventory was read
+    and the rest failed, ranges and addresses are empty, and policies and Corefiles are None.
     """
     accesses = list(clusters)
     inventories, previews = await asyncio.gather(
@@ -76,7 +77,11 @@ async def read_previews(clusters: Iterable[ClusterAccess]) -> list[ClusterPrevie
 
 
 async def _read(cluster: ClusterAccess, client: Client) -> ClusterPreview:
-    """Read all of one cluster but its inventory, which is a placeholder."""
+    """Read ranges, pod addresses, policies and Corefiles; the inventory in it is a placeholder.
+
+    Without ServiceCIDRs the service range is that of a refused dry run. What the server refuses to
+    list is empty, or None for policies and Corefiles; raises `Unreachable` if it does not answer.
+    """
     ranges, nodes, pods, resources, maps = await asyncio.gather(
         _get_items(client, resource_path(ServiceCIDR.kind)),
         _get_items(client, "/api/v1/nodes"),

@@ -61,9 +61,10 @@ def check_previews(
 
 
 def _check_cluster(preview: ClusterPreview, intended: Intended) -> Iterator[CheckResult]:
-    """The results of one cluster; only the API server's if it could not be read.
+    """The results of one cluster; only a failed `API server` if it could not be read.
 
-    Ranges, DNS and other controllers only if it runs pods.
+    API server, version, clock, rights, nodes and admission policies; only if it runs pods also
+    ranges, DNS and other controllers.
     """
     name, found = preview.name, preview.inventory
     if not isinstance(found, ClusterInventory):
@@ -86,7 +87,7 @@ def _check_cluster(preview: ClusterPreview, intended: Intended) -> Iterator[Chec
 
 
 def _runs_pods(preview: ClusterPreview) -> bool:
-    """Whether a cluster that was read has nodes, or its nodes could not be listed."""
+    """Whether a cluster has nodes, or its nodes could not be listed; False if it was not read."""
     found = preview.inventory
     return isinstance(found, ClusterInventory) and (found.nodes is None or found.nodes.all > 0)
 
@@ -130,7 +131,7 @@ def _policies(preview: ClusterPreview, intended: Intended) -> Iterator[CheckResu
 
 
 def _ranges(preview: ClusterPreview) -> Iterator[CheckResult]:
-    """The service and pod ranges as results; unknown if the cluster does not say them."""
+    """One result each for service and pod ranges: ok with up to 4 of them, unknown without any."""
     for kind, ranges in (("service", preview.service_ranges), ("pod", preview.pod_ranges)):
         check = f"{kind} ranges"
         if ranges:
@@ -146,9 +147,10 @@ def _ranges(preview: ClusterPreview) -> Iterator[CheckResult]:
 
 
 def _dns(preview: ClusterPreview) -> Iterator[CheckResult]:
-    """Whether kube-system has a Corefile, else a warning, and whether it names our zone.
+    """The result for the cluster's DNS, by the Corefiles of kube-system; no query is sent.
 
-    No query is sent. Unknown if its ConfigMaps could not be read.
+    Ok if there is one, with a remedy if none names our zone; a warning if there is none; unknown if
+    the ConfigMaps could not be read.
     """
     if preview.corefiles is None:
         yield CheckResult(
@@ -312,13 +314,16 @@ def _judge_overlap(
 
 
 def _definitions(preview: ClusterPreview) -> dict[str, Raw] | None:
-    """The CustomResourceDefinitions of a cluster; None if they could not be listed."""
+    """The specs of a cluster's CustomResourceDefinitions, as JSON, by name.
+
+    None if they could not be listed, or the cluster could not be read.
+    """
     found = preview.inventory
     return found.definitions if isinstance(found, ClusterInventory) else None
 
 
 def _list_definitions(cluster: str) -> str:
-    """The remedy where the CustomResourceDefinitions of a cluster could not be listed."""
+    """The `kubectl` command, as a remedy, that lists the CustomResourceDefinitions of a cluster."""
     return f"kubectl --context {cluster} get customresourcedefinitions"
 
 
@@ -341,9 +346,10 @@ def _clocks(read: Sequence[ClusterPreview]) -> Iterator[CheckResult]:
 
 
 def _broker_address(read: Sequence[ClusterPreview], intended: Intended) -> Iterator[CheckResult]:
-    """Failed if the broker's server is a loopback address and another's is not.
+    """Failed if the broker's server is a loopback address and that of another is not, else ok.
 
-    Unknown if no broker was named; nothing if it could not be read. No connection is tried.
+    Unknown if no broker was named; no result if the broker could not be read. No connection is
+    tried.
     """
     servers = {
         p.name: p.inventory.server for p in read if isinstance(p.inventory, ClusterInventory)

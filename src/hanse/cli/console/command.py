@@ -88,9 +88,9 @@ def command(
     click.echo(f"http://{listen}: log in with your own token; Ctrl-C ends it")
 
     async def serve() -> None:
-        """Serve the clusters, with those of the supervisor's Federation, until cancelled.
+        """Serve the clusters until cancelled, with --federation also members that no context names.
 
-        Raises `CommandFailed` if its members cannot be read.
+        Raises `CommandFailed` if the members of that Federation cannot be read.
         """
         members = await federation_members(supervisor) if supervisor is not None else ()
         known = {one.name for one in clusters}

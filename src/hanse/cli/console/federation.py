@@ -11,8 +11,8 @@ from hanse.model.kinds.federation import SYSTEM, Federation
 async def federation_members(supervisor: ClusterAccess) -> tuple[ClusterAccess, ...]:
     """Read the supervisor's Federations and Secrets: each member with its server and token.
 
-    Members without a Secret or server are left out. Raises `CommandFailed` if they cannot be read,
-    or there are no members at all.
+    Members are named by cluster id; those without a Secret or server are left out. Raises
+    `CommandFailed` if they cannot be read, or no Federation names any member.
     """
     try:
         async with open_client(supervisor.credentials) as client:

@@ -63,11 +63,11 @@ class FleetPoller:
         """Called when the snapshot has changed."""
 
     def snapshot(self) -> MultiClusterSnapshot:
-        """The fleet as of the last readings."""
+        """The snapshot that was last built; it is empty before the first readings."""
         return self._fleet
 
     def namespaces(self) -> set[str]:
-        """The names of all namespaces, and those of all objects, that were last read."""
+        """The names of all Namespaces, and the namespaces of all objects, that were last read."""
         found = {
             obj.namespace
             for one in self._reads.values()
@@ -79,7 +79,7 @@ class FleetPoller:
         return found | {obj.name for several in named for obj in several}
 
     async def run(self) -> None:
-        """Read at intervals, each cluster on its own; never returns."""
+        """Read at intervals, each cluster on its own, and publish snapshots; never returns."""
         async with asyncio.TaskGroup() as group:
             for cluster in self._clusters:
                 group.create_task(self._follow(cluster), name=f"read {cluster.name}")
@@ -100,9 +100,10 @@ class FleetPoller:
             await asyncio.sleep(PUBLISH_INTERVAL)
 
     def _share_wanted(self) -> None:
-        """Work out once what every cluster has to list, and wake those that have not tried it.
+        """Compute from the latest readings which further lists each cluster needs.
 
-        Nothing until each cluster was read once.
+        For checks only those of `CONSOLE_LISTS`. Wakes the reading of each cluster that has not
+        tried all of its own. Does nothing until each cluster was read, or failed, once.
         """
         if not self._all_read:
             return
@@ -116,7 +117,7 @@ class FleetPoller:
                 self._wakes[name].set()
 
     def _checked_fleet(self) -> CheckedFleet:
-        """What was last read of the clusters that answered, for checks."""
+        """Inventories and readings of the clusters whose last reading did not fail, for checks."""
         reads = [one for one in self._reads.values() if not one.failure]
         inventories = [describe_cluster(one, self._access[one.context]) for one in reads]
         return CheckedFleet(inventories, reads, datetime.now(UTC))
@@ -145,9 +146,10 @@ class FleetPoller:
         return len(self._reads) == len(self._clusters)
 
     async def _read(self, cluster: ClusterAccess, client: Client) -> ClusterRead:
-        """Read a cluster's first lists and, once all were read, those that the others call for.
+        """Read a cluster's version, first lists, access, and the lists that all readings call for.
 
-        What checks need is read less often, and kept meanwhile.
+        What checks need is listed once per `CHECK_INTERVAL`, and its last result used meanwhile.
+        Keeps that and the access for checks. Raises `KubeError`.
         """
         answer = await read_version(client)
         await refresh(client)
@@ -172,9 +174,10 @@ class FleetPoller:
         return found
 
     def _keep_reading(self, name: str, read: ClusterRead) -> None:
-        """Keep a reading; if it failed, the one before with the failure and its age, if any.
+        """Keep a reading for the next snapshot, and work out the ids of all clusters anew.
 
-        The next snapshot is made of it.
+        If it failed and the cluster was read before, what was read then is kept, with the failure
+        and the age of that as its text.
         """
         now = datetime.now(UTC)
         if not read.failure:

@@ -306,10 +306,10 @@ def corefile(
 def _serving_names(
     view: "View", options: "Options", tenant: "ZoneSource | None", domain: str
 ) -> "Callable[[ServerProcess], AbstractAsyncContextManager[None]]":
-    """The context manager that serves names: with `domain` of all networks, else of one network.
+    """The context manager, to be called with a process, that serves names as the options say.
 
-    Without either those of all features that are on. Raises `InputError` for both, or an invalid
-    domain.
+    With `domain` those of all flat networks, else with `tenant` of that one, else of all features
+    that are on. Raises `InputError` for both, or an invalid domain.
     """
     from hanse import app
     from hanse.app.dns import serving_zones

@@ -58,7 +58,7 @@ def global_zone_options(command: F) -> F:
 
 
 def parse_region(text: str) -> tuple[str, str]:
-    """The client range and the near cluster of NETWORK=CLUSTER; raises `InputError`."""
+    """The client range and the near cluster of NETWORK=CLUSTER; `InputError` for other text."""
     network, equals, cluster = text.partition("=")
     if not equals or not cluster:
         raise InputError(

@@ -41,7 +41,7 @@ class ChecksView:
     reads: tuple[Watch, ...] = ()
 
     def __init__(self, take: Callable[[], CheckedFleet], *, local: bool) -> None:
-        """Check the fleet that `take` reads; `local` if it is a local federation."""
+        """Nothing is checked until `render`, which calls `take`; `local` for a local federation."""
         self._take = take
         self._local = local
         self._definitions = crds()
@@ -56,7 +56,11 @@ class ChecksView:
         return ()
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> Item:  # noqa: ARG002 - there is one
-        """The findings of all checks over the readings that the snapshot is made of."""
+        """One item with the findings of all checks over what `take` returns; `key` is not used.
+
+        The objects of readings that failed are not checked. The snapshot only tells causes of
+        findings, and the ids of clusters.
+        """
         fleet = self._take()
         context = CheckContext(fleet.now, self._definitions, self._local, self._compared)
         found = (
@@ -71,7 +75,7 @@ class ChecksView:
 
 
 def _severity(code: str) -> Severity:
-    """How bad what a check finds is."""
+    """OUTAGE for codes in `_OUTAGE`, DEGRADED for those in `_DEGRADED`, RISK for all others."""
     if code in _OUTAGE:
         return Severity.OUTAGE
     return Severity.DEGRADED if code in _DEGRADED else Severity.RISK
@@ -85,7 +89,7 @@ def _with_refusers(one: Finding, snapshot: MultiClusterSnapshot) -> Finding:
 
 
 def as_finding(check: Check, lost: Collection[Ref], ids: Mapping[str, ClusterId]) -> Finding:
-    """A check's finding as a `Finding` of the model.
+    """A check's finding as a `Finding` of the model; its remedy is a command only if `pasteable`.
 
     Its cluster is the cause if it is `of_agent`, or `of_namespace` and in `lost`, the brokers
     without their namespace. `ids` are those of clusters by context: checks name contexts.

@@ -66,7 +66,10 @@ class CheckContext(Struct, frozen=True):
     """Whether a definition is of this version, by name and spec: most clusters have the same."""
 
     def is_current(self, wanted: Wire, existing: Raw) -> bool:
-        """Whether the spec of an existing definition is as ours would be applied."""
+        """Whether the spec of an existing definition has all that ours has (`is_applied`).
+
+        The result is kept in `compared`, by name and existing spec.
+        """
         key = (wanted["metadata"]["name"], bytes(existing))
         if key not in self.compared:
             self.compared[key] = is_applied(
@@ -100,10 +103,10 @@ def _old_credentials(cluster: ClusterInventory, context: CheckContext) -> Iterat
 
 
 def _ending_certificate(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:
-    """CertificateExpiring: that of the API server ends within `EXPIRY_WARNING`.
+    """CertificateExpiring: the API server's certificate ends within `EXPIRY_WARNING`, or has ended.
 
-    Of one that lives for less than four times as long, three quarters of its time are over: such
-    are renewed by programs.
+    For one that lives for less than four times as long: within a quarter of its lifetime, as such
+    are renewed by programs. Nothing if the certificate is not known.
     """
     found = cluster.certificate
     if found is None:

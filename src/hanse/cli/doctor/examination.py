@@ -86,7 +86,8 @@ _First = tuple[ClusterRead, AccessAnswer]
 async def _read(cluster: ClusterAccess, client: Client) -> _First:
     """Read the first lists of one cluster, and what our credentials and its agent's may do.
 
-    Of an exporting cluster also its own slices; a broker gets more connections.
+    Of an exporting cluster also its own slices; a server of ClusterMembers, which may be a broker,
+    gets more connections. Raises `KubeError`.
     """
     answer, _ = await asyncio.gather(read_version(client), refresh(client, core=False))
     if ClusterMember not in unserved_kinds(client):
@@ -107,7 +108,7 @@ _SERVICE_KINDS = frozenset({ServiceExport.kind, ServiceImport.kind})
 
 
 def _inventory(reads: Mapping[str, ClusterRead], first: _First) -> ClusterInventory:
-    """The inventory of a cluster once everything of it was read."""
+    """The inventory of a cluster, `services` included, once everything of it was read."""
     read = reads[first[0].context]
     return replace(describe_cluster(read, first[1]), services=_services(read))
 

@@ -16,8 +16,8 @@ from hanse.model.remedies import broker_namespace_option
 def check_heartbeats(read: ClusterRead, contexts: Mapping[ClusterId, str]) -> Iterator[Finding]:
     """LeaseMissing: members with a ServiceAccount on a broker, and no Lease of their name there.
 
-    How old a Lease is does not matter here, nor members that leave or have left. No findings if
-    Leases were not listed.
+    A Lease counts also if it has expired; members that leave or have left are skipped. No findings
+    if Leases were not listed.
     """
     if not any(watch.kind is Lease for watch in read.lists):
         return

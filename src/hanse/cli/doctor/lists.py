@@ -69,7 +69,12 @@ CONSOLE_LISTS = (
 
 
 def further_lists(reads: Collection[ClusterRead]) -> dict[str, set[Watch]]:
-    """By context, what checks need by what was listed at first; nothing is read here."""
+    """By context, the lists that checks need, judged by what was listed; nothing is read here.
+
+    They may include lists that were read; clusters that could not be read are left out. Webhook
+    configurations are among them where ours may exist, and everywhere if an agent reports refused
+    writes.
+    """
     has_broker = has_heartbeats(reads)
     found = {
         one.context: {*_needed(one, has_broker=has_broker)} for one in reads if not one.failure
@@ -83,7 +88,11 @@ def further_lists(reads: Collection[ClusterRead]) -> dict[str, set[Watch]]:
 
 
 def _may_have_webhooks(read: ClusterRead, now: datetime) -> bool:
-    """Whether there may be webhooks of ours: an agent without any deletes those of former ones."""
+    """Whether a cluster may have webhooks of ours.
+
+    False only if its agent is alive and has no features with webhooks: it deletes those of former
+    agents.
+    """
     return not read.has_live_agent(now) or bool(app.hooks(app.Options(features=read.features)))
 
 
@@ -127,7 +136,8 @@ def our_webhooks(
 ) -> Iterator[tuple[ValidatingWebhookConfiguration | MutatingWebhookConfiguration, str, str]]:
     """Each webhook whose Service is ours: its configuration, its name, and the Service's name.
 
-    Services of ours are in hanse-system, and have names that begin with `hanse`.
+    Services of ours are in hanse-system, and have names that begin with `hanse`. Only among the
+    configurations that were listed.
     """
     for watch in WEBHOOKS:
         for configuration in read.listed(watch):

@@ -27,7 +27,11 @@ _FORWARDED = re.compile(
 
 
 def check_name_servers(read: ClusterRead) -> Iterator[Finding]:
-    """DnsDown for name servers without a ready pod; ZoneNotDelegated for DNS that asks them not."""
+    """DnsDown for name servers without a ready pod; ZoneNotDelegated if hanse-dns is not asked.
+
+    Only Deployments that were listed are looked at; the second only where hanse-dns is among them,
+    and the cluster's own DNS does not forward our zone to it.
+    """
     deployed = [one for one in read.listed(DEPLOYMENTS) if one.name in _LOST]
     for one in deployed:
         if not one.status.ready_replicas:
@@ -49,10 +53,10 @@ def check_name_servers(read: ClusterRead) -> Iterator[Finding]:
 
 
 def _unforwarded_zone(read: ClusterRead) -> Iterator[Finding]:
-    """ZoneNotDelegated: the Corefile, if read, lacks our zone, or forwards it to another address.
+    """ZoneNotDelegated: no Corefile names our zone, or it is only forwarded to other addresses.
 
-    Another one is neither of the Service hanse-dns nor of a node. None where the Service was not
-    read, or the zone has no server block of its own.
+    Other addresses are neither of the Service hanse-dns nor of a node; they are only looked for if
+    the Service was read, and in a server block of the zone's own. Nothing if no Corefile was read.
     """
     corefiles = [text for one in read.listed(COREFILE) for text in one.data.values()]
     servers = _addresses(read)
@@ -99,7 +103,10 @@ def _address(server: str) -> str:
 
 
 def _addresses(read: ClusterRead) -> list[str]:
-    """All addresses of the Service hanse-dns; none if there is none, or it was not read."""
+    """The cluster, external and load balancer addresses of the Service hanse-dns.
+
+    None if there is no such Service, or it was not read.
+    """
     for one in read.objects(Service):
         if (one.namespace, one.name) == (SYSTEM_NAMESPACE, DNS):
             spec, balancers = one.spec, one.status.load_balancer.ingress

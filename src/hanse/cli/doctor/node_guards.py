@@ -78,7 +78,10 @@ def _left_plugins(read: ClusterRead, guards: list[DaemonSet], now: datetime) -> 
 
 
 def _says_guard_silent(event: Event, now: datetime) -> bool:
-    """Whether an Event says, not long ago, that a guard does not answer."""
+    """Whether an Event of the last `RECENT` says that a guard does not answer.
+
+    False for an Event without any time.
+    """
     seen = event.last_timestamp or event.first_timestamp or event.metadata.creation_timestamp
     return GUARD_SILENT in event.message and seen is not None and now - seen < RECENT
 
@@ -100,6 +103,6 @@ def _is_relied_on(read: ClusterRead) -> bool:
 
 
 def _environment(deployment: Deployment) -> list[object]:
-    """The environment variables of all containers."""
+    """The environment variables of all containers, as in the manifest; not of init containers."""
     pod = deployment.spec.template.get("spec") or {}
     return [v for c in pod.get("containers") or () for v in c.get("env") or ()]

@@ -61,7 +61,10 @@ def check_objects(clusters: Sequence[ClusterRead], now: datetime) -> list[Findin
 def _expired_leases(
     read: ClusterRead, contexts: Mapping[ClusterId, str], now: datetime
 ) -> Iterator[Finding]:
-    """LeaderMissing: a Lease in `SYSTEM` was not renewed for a minute longer than its duration."""
+    """LeaderMissing: a Lease in `SYSTEM` that has a holder ran out more than a minute ago.
+
+    One finding for each such Lease.
+    """
     for lease in read.objects(Lease):
         silence = read.silence(lease, now, timedelta(minutes=1))
         if lease.namespace == SYSTEM and silence is not None:
@@ -80,7 +83,7 @@ def _expired_leases(
 
 
 def _wrong_agent_clock(read: ClusterRead, now: datetime) -> Iterator[Finding]:
-    """ClockSkew: an agent that runs has a clock that is far from its API server's."""
+    """ClockSkew: a live agent's clock differs by `AGENT_SKEW` or more from its API server's."""
     lease = read.agent_lease
     if lease is None or not read.has_live_agent(now) or abs(lease.clock_skew) < AGENT_SKEW:
         return
@@ -99,8 +102,8 @@ def _wrong_agent_clock(read: ClusterRead, now: datetime) -> Iterator[Finding]:
 def _unserved_webhooks(read: ClusterRead) -> Iterator[Finding]:
     """WebhookDown: webhook configurations whose Service hanse* has no ready endpoint.
 
-    One that does not say is ready, as for Kubernetes. At most one finding per configuration, and
-    none where slices could not be listed.
+    An endpoint whose readiness is not set counts as ready, as for Kubernetes. At most one finding
+    per configuration, and none where slices could not be listed.
     """
     if SLICES not in read.lists:
         return
@@ -130,7 +133,10 @@ def _unserved_webhooks(read: ClusterRead) -> Iterator[Finding]:
 
 
 def _serve_webhooks(read: ClusterRead) -> str:
-    """The command that makes the agent serve its webhooks again; empty if none is installed."""
+    """The command that restarts the agent, or scales it up from zero; empty without an agent.
+
+    The agent is the Deployment of its name in hanse-system, if that was listed.
+    """
     agent = next((one for one in read.listed(DEPLOYMENTS) if one.name == AGENT), None)
     if agent is None:
         return ""
@@ -256,7 +262,10 @@ def _cluster_ranges(read: ClusterRead) -> Iterator[Any]:
 
 
 def _too_many_supervisors(clusters: Sequence[ClusterRead]) -> Iterator[Finding]:
-    """TooManySupervisors: in over `MAX_SUPERVISORS` clusters a Federation's status has members."""
+    """TooManySupervisors: in over `MAX_SUPERVISORS` clusters a Federation's status has members.
+
+    One finding, which proposes to remove the last of them.
+    """
     supervising = [
         read.context
         for read in clusters
@@ -304,7 +313,10 @@ def _version_skew(clusters: Sequence[ClusterRead]) -> Iterator[Finding]:
 
 
 def _is_far(version: str, other: str) -> bool:
-    """Whether versions are more than one minor, or a major, version apart; one not parsed is."""
+    """Whether the major versions differ, or the minor ones by more than one.
+
+    True also if one of the versions cannot be parsed.
+    """
     one, two = minor_version(version), minor_version(other)
     return one is None or two is None or one[0] != two[0] or abs(one[1] - two[1]) > 1
 

@@ -32,7 +32,10 @@ def check_tokens(read: ClusterRead, now: datetime) -> Iterator[Finding]:
 def _overdue_finding(
     read: ClusterRead, secret: Secret, token: str, remedy: str, now: datetime
 ) -> Iterator[Finding]:
-    """TokenExpiring, if three quarters of a token's time are over."""
+    """TokenExpiring, if three quarters of a token's time are over; nothing for what is no token.
+
+    A token is a ServiceAccount's JWT that says when it was issued and when it expires.
+    """
     lifetime = token_lifetime(token, now)
     if lifetime is not None and lifetime.is_overdue:
         hours = max(int(lifetime.remaining.total_seconds() // 3600), 0)

@@ -12,7 +12,7 @@ _RELEASE_NAMESPACE = "meta.helm.sh/release-namespace"
 
 
 def update_agent(context: str, agent: Deployment) -> str:
-    """The command that updates an installed agent; empty where this program is the older one.
+    """The command that updates an agent; empty where this program's minor version is the older one.
 
     A release of Helm keeps its values. Another Deployment gets the image of our version from where
     it has its own, and our version as its label; also empty if it has no container of our name.

@@ -120,10 +120,10 @@ async def export(request: ExportRequest) -> ExportResult:
 
 
 async def _check(client: Client, request: ExportRequest, name: str, namespace: str) -> None:
-    """Raise `InputError` or `CommandFailed` before anything is written.
+    """Raise an error before anything is written, if the Service cannot be exported.
 
-    For the API server's Service, a Service that is missing or of type ExternalName, or a cluster
-    that does not serve ServiceExports.
+    `InputError` for an empty name, the API server's Service, a Service that is missing or of type
+    ExternalName; `CommandFailed` for a cluster that does not serve ServiceExports.
     """
     where = request.access.name
     if not name:
@@ -210,7 +210,10 @@ class _ExportWait:
     def __init__(
         self, client: Client, where: str, name: str, namespace: str, *, fresh: bool
     ) -> None:
-        """`fresh` is whether the export was created now: else a failure may be an old one."""
+        """The time of waiting begins now; `fresh` is whether the export was created now.
+
+        If it was there before, a failure that it reports may be an old one.
+        """
         self._client = client
         self._where = where
         self._name = name
@@ -258,7 +261,10 @@ class _ExportWait:
         return result, failed and (self._fresh or self._has_waited(STALE_FAILURE_GRACE))
 
     def _complete(self, result: ExportResult) -> tuple[ExportResult, bool]:
-        """The result of a Ready export, final if the cluster also imports it; else a problem."""
+        """The result of a Ready export, final if the cluster is among its exporters by the imports.
+
+        Else a result with the problem NotImported instead, which is not final.
+        """
         if result.cluster in result.service.exporters:
             return result, True
         text = "it is published, and not imported here yet; see `hanse doctor`"
@@ -290,4 +296,5 @@ class _ExportWait:
 
 
 def _is_true(condition: Condition | None) -> bool:
+    """Whether a condition exists and its status is `"True"`."""
     return condition is not None and condition.status == "True"

@@ -94,7 +94,10 @@ def _object_paths() -> Iterable[tuple[str, str]]:
 
 
 async def _read(client: Client, path: str) -> bytes:
-    """GET a path, and redact it: JSON, or the text of a log; {"unread": error} if it is refused."""
+    """GET a path, and redact it: JSON, or the text of a log; {"unread": error} if it is refused.
+
+    Raises `KubeError` if the server does not answer, or rejects the credentials.
+    """
     try:
         response = await client.send(Request("GET", path, timeout=REQUEST_TIMEOUT))
     except ApiError as error:
@@ -116,7 +119,10 @@ def write_bundle(files: Files, folder: str) -> bytes:
 
 
 def save_bundle(place: Path, content: bytes) -> None:
-    """Write the file, also over another; nobody but its owner can read it at any time."""
+    """Write the file, also over another; nobody but its owner can read the content at any time.
+
+    Raises OSError.
+    """
     opened = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(opened, "wb") as file:
         os.fchmod(opened, 0o600)  # a file that was there keeps its mode until then

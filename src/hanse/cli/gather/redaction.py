@@ -28,7 +28,8 @@ def redact_text(text: str) -> str:
 def redact(value: Any) -> Any:
     """A copy of a JSON value with secrets replaced, by names of fields and patterns in texts.
 
-    Of Secrets only the names of their keys are kept; managedFields are dropped.
+    Of the data of Secrets only the names of the keys are kept; managedFields and kubectl's
+    last-applied annotation are dropped.
     """
     if isinstance(value, dict):
         if value.get("kind") == "Secret" or _is_secret(value):

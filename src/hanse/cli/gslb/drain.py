@@ -49,10 +49,11 @@ class DrainPlan(Struct, frozen=True):
 
 
 async def drain_site(request: DrainRequest, clusters: Sequence[ClusterAccess], echo: Echo) -> None:
-    """Patch the leader's policy, or only print what a dry run would do.
+    """Echo what `plan_drain` plans and patch the leader's policy; a dry run only echoes.
 
     Raises `InputError` without a single leader and policy, or as `plan_drain` does, and
-    `CommandFailed` if the cluster fails.
+    `CommandFailed` if the leader's cluster fails. Other clusters that cannot be read are only
+    noted.
     """
     view = await read_gslb(clusters)
     leader = _only_leader(view)

@@ -56,11 +56,11 @@ class PatchStep(Struct, frozen=True):
 async def change_leader(
     request: LeaderChange, clusters: Sequence[ClusterAccess], echo: Echo
 ) -> bool:
-    """Send the patches of `plan_steps` and wait for the status, or print what a dry run would do.
+    """Send the patches of `plan_steps` and wait for the status, or echo what a dry run would do.
 
     False if the agent is silent until the time-out or reports a failed stage; True also for a dry
     run, or if nothing is to change. Raises `InputError` for an unknown context or a refused change,
-    `CommandFailed` if the cluster fails.
+    also if another leader renews its Lease in the cluster; `CommandFailed` if the cluster fails.
     """
     cluster = next((one for one in clusters if one.name == request.cluster), None)
     if cluster is None:
@@ -91,10 +91,11 @@ async def change_leader(
 
 
 def plan_steps(request: LeaderChange, view: GslbView) -> list[PatchStep]:
-    """The patches to send: of the AMKOCluster, if it has to change; before it of the GSLBConfig.
+    """The patches to send, in order: of the GSLBConfig, then of the AMKOCluster.
 
-    That to promote with a `controller`, whatever is there. Raises `InputError` where the change is
-    refused, `CommandFailed` if the cluster was not read.
+    The first only to promote with a `controller`, whatever is there; the second unless the cluster
+    has the role already. Raises `InputError` where the change is refused, `CommandFailed` if the
+    cluster was not read.
     """
     site = next(site for site in view.sites if site.name == request.cluster)
     own = _own_cluster(site)
@@ -183,7 +184,7 @@ def _check_promotable(site: GslbCluster, view: GslbView) -> None:
 
 
 def _controller_step(request: LeaderChange, site: GslbCluster) -> PatchStep:
-    """The patch that sets the Avi controller in the site's GSLBConfig.
+    """The patch that sets the Avi controller in the site's first GSLBConfig.
 
     Raises `InputError` for what is neither an IP address nor a host name.
     """
@@ -223,9 +224,10 @@ async def _require_no_other_leader(
 
 
 async def _wait_for_status(client: Client, request: LeaderChange, echo: Echo) -> bool:
-    """Poll until the new leader has a term and conditions, and print them; False on failures.
+    """Poll until the new leader has a term and two conditions or more, and echo these.
 
-    True at once without a time-out, False if that ends first.
+    False if one reports a failed stage, or the time-out ends first, which is echoed; True at once
+    without a time-out.
     """
     if not request.timeout:
         return True

@@ -71,7 +71,10 @@ class GslbView(Struct, frozen=True):
         return site.copies == self.leaders[0].copies
 
     def concerning(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
-        """The findings about global load balancing, and about clusters that were not read."""
+        """The findings about global load balancing, and about clusters that were not read.
+
+        The former have a kind of GSLB as their subject, or as that of a consequence.
+        """
         unread = {site.name for site in self.sites if site.unreachable}
         return tuple(
             one

@@ -24,9 +24,10 @@ async def run_guard(
 ) -> int:
     """Guard until SIGINT or SIGTERM, and return 0; the rules stay on the node.
 
-    They are removed if the DaemonSet, given by namespace and name, is gone then, once policies
-    isolate networks; the CNI plugin alone if the next guard could not. Raises `InputError` for
-    credentials that cannot be read.
+    They are removed if the DaemonSet, given by namespace and name, is gone at that time, once
+    policies isolate networks; the CNI plugin alone if the DaemonSet has no hostPath volumes any
+    more. Serves health and metrics on `listener`. Raises `InputError` for credentials that cannot
+    be read.
     """
     stop, end = asyncio.Event(), GuardEnd.RESTART
     for which in (signal.SIGINT, signal.SIGTERM):

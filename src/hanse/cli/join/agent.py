@@ -13,9 +13,9 @@ async def apply_agent(
 ) -> list[AppliedManifest]:
     """Apply the CRDs, account and rights that an agent with these options needs, in its cluster.
 
-    Deletes its roles and bindings for other features; kinds and namespaces are never deleted, as
-    they hold objects of users. Returns what was done, or in a dry run would be. Raises
-    `CommandFailed` if a CRD is not served in time.
+    Deletes the roles and bindings of features that are not among the options; kinds and namespaces
+    are never deleted, as they hold objects of users. Returns what was applied and deleted, or in a
+    dry run would be. Raises `CommandFailed` if a CRD is not served in time.
     """
     done = await apply_definitions(member, crd_manifests(app.own_kinds(options)), dry_run=dry_run)
     wanted = agent_manifests(app.watches_by_feature(options), cluster)

@@ -73,10 +73,11 @@ class BrokerJoin(Struct, frozen=True):
 async def init_broker(
     cluster: ClusterAccess, namespace: str, profile: Profile | None, *, dry_run: bool
 ) -> None:
-    """Apply CRDs, namespaces, rights, policies and, if there is none, a ClusterSet; prints it.
+    """Apply CRDs, namespaces, rights, policies and, if there is none, a ClusterSet; print it.
 
-    Also restores members whose records are lost. Raises `InputError` if a ClusterSet has another
-    profile. A dry run only reads.
+    Also restores members whose records are lost. Raises `InputError` if `profile` is given and a
+    ClusterSet has another, `CommandFailed` if a namespace is being deleted and does not go, or
+    members' kept rules differ. A dry run only reads.
     """
     async with connect(cluster) as client:
         known = await list_or_empty(client, ClusterSet)
@@ -104,10 +105,11 @@ async def init_broker(
 
 
 async def _new_cluster_set(client: Client, namespace: str, profile: Profile | None) -> Manifest:
-    """A ClusterSet with the rules that members' records have kept, or with the defaults.
+    """The manifest of a ClusterSet with the rules that members' records have kept.
 
-    The defaults also if `profile` is another one than the kept. Nothing is written. Raises
-    `CommandFailed` if no majority of records has the same rules.
+    With default rules of `profile`, or of lighthouse, if none are kept, or those kept are of
+    another profile than the one given. Nothing is written. Raises `CommandFailed` if no majority of
+    records has the same rules.
     """
     kept = await recorded_rules(client, namespace)
     if kept is None or (profile is not None and kept.profile != profile):
@@ -116,7 +118,11 @@ async def _new_cluster_set(client: Client, namespace: str, profile: Profile | No
 
 
 async def _wait_for_namespaces(client: Client, context: str, namespace: str) -> None:
-    """Wait until the broker's namespaces are not being deleted; `CommandFailed` if they stay."""
+    """Wait until neither the broker's namespace nor that of accounts is being deleted.
+
+    Raises `CommandFailed` if one is so for longer than `TERMINATION_TIMEOUT`; one that does not
+    exist is fine.
+    """
     for name in (namespace, accounts_namespace(namespace)):
         try:
             async with asyncio.timeout(TERMINATION_TIMEOUT.total_seconds()):
@@ -136,7 +142,11 @@ async def _is_terminating(client: Client, name: str) -> bool:
 
 
 async def _statefulset_policies(client: Client, namespace: str) -> tuple[Manifest, ...]:
-    """Admission policies for StatefulSets; fewer if the broker has nodes, and runs some itself."""
+    """The manifests of a broker's admission policies for StatefulSets; reads its Nodes.
+
+    Those about names and autoscalers are left out if it has Nodes, and so may run StatefulSets of
+    its own.
+    """
     nodes = (await client.list(Node)).objects
     return set_policies(namespace, runs_sets=bool(nodes))
 
@@ -145,9 +155,12 @@ async def join_broker(request: BrokerJoin, *, dry_run: bool) -> None:
     """Join a cluster to a broker: check, write on both, and print what was done and the next steps.
 
     On the broker account, rights, Lease and record; in the cluster what the agent needs, and a
-    Secret with a token. Rights of features that are off are deleted. Raises `InputError` for an id
-    that is another's; with `request.replace` that one's objects are deleted. With `request.rotate`
-    earlier tokens are revoked once the new one is used. A dry run only reads.
+    Secret with a token unless its present one still holds. Rights of features that are off are
+    deleted. With `request.replace` what the former cluster of that id had on the broker is deleted;
+    with `request.rotate` earlier tokens are revoked once the new one is used.
+
+    Raises `InputError` if the id is another cluster's, this cluster or its running agent has
+    another id, or the broker is not set up. A dry run only reads.
     """
     async with connect(request.member) as member, connect(request.broker) as broker:
         await _check_member(member, request)
@@ -187,11 +200,11 @@ async def join_broker(request: BrokerJoin, *, dry_run: bool) -> None:
 async def _finish_rotation(broker: Client, request: BrokerJoin, token: str) -> None:
     """Wait until the cluster's agent uses its new token, and revoke the earlier ones.
 
-    Raises `CommandFailed` if it does not use it in time.
+    Says so on stderr. Raises `CommandFailed` if the agent does not use it in time.
     """
 
     async def used() -> str:
-        """The digest of the token that the agent uses, by the member's record."""
+        """The digest of the token that the agent uses, from the status of the member's record."""
         record = await broker.read(ClusterMember, request.cluster, request.namespace)
         return record.status.agent.token_digest
 
@@ -201,7 +214,7 @@ async def _finish_rotation(broker: Client, request: BrokerJoin, token: str) -> N
 
 
 async def enter_broker(request: BrokerJoin, former: ClusterAccess | None, *, dry_run: bool) -> None:
-    """Join a cluster to a broker; with `former`, mark its fleet as moving from there first.
+    """Join a cluster to a broker; with `former`, first mark that broker's members as moving.
 
     A dry run only reads and prints. Raises `InputError` if the request does not fit the broker.
     """
@@ -270,10 +283,11 @@ async def _check_other_ids(broker: Client, request: BrokerJoin, uid: str) -> Non
 
 
 async def _former_cluster(broker: Client, request: BrokerJoin, uid: str) -> str:
-    """The uid of another cluster that has the id; "" if it is free, or this cluster's own.
+    """The uid of another cluster that has the id on the broker; "" if it is free or this one's own.
 
-    It is known by its record, or by its Lease. Raises `InputError` unless that cluster is to be
-    replaced, or has left; also if this cluster is a member under another id.
+    It is known by its ClusterMember, else by its Lease. Raises `InputError` if another cluster has
+    the id, unless `request.replace` is set or its record says that it has left; also if this
+    cluster is a member under another id.
     """
     place = MemberPlace(request.broker.name, request.namespace, request.cluster)
     record = await find_record(broker, place)
@@ -291,14 +305,14 @@ async def _former_cluster(broker: Client, request: BrokerJoin, uid: str) -> str:
 
 
 async def _is_new(broker: Client, request: BrokerJoin) -> bool:
-    """Whether the id has no Lease yet."""
+    """Whether the broker has no Lease of the cluster's id yet."""
     return await read_or_none(broker, Lease, request.cluster, request.namespace) is None
 
 
 async def _begin_phase(broker: Client, request: BrokerJoin) -> None:
-    """Set the phase of a new or former member's record to Joining; others keep theirs.
+    """Set the record of a new or former member to the phase Joining; others keep their phase.
 
-    One that has left gets the next epoch. A fleet that moves is marked as moving.
+    One that had left gets the next epoch. With `request.former`, `status.moving` is set, too.
     """
     record = await broker.read(ClusterMember, request.cluster, request.namespace)
     if record.has_left or record.status.since is None:
@@ -311,11 +325,11 @@ async def _begin_phase(broker: Client, request: BrokerJoin) -> None:
 async def _secret(
     member: Client, broker: Client, request: BrokerJoin, *, dry_run: bool
 ) -> tuple[str, tuple[Manifest, ...]]:
-    """A new token, and the Secret to write into the cluster; none if the existing one is reusable.
+    """A new token and the Secret for the cluster; ("", ()) if the Secret that it has still holds.
 
-    Requests a token of the broker, and waits until policies are in force for it; a dry run does
-    neither, and the token is "". Raises `CommandFailed` if admission policies are not in force in
-    time.
+    Requests the token of the broker, and waits until admission policies are in force for it; a dry
+    run does neither, and the token is "". The Secret has the URL of `request.server`, else that of
+    the context. Raises `CommandFailed` if policies are not in force in time.
     """
     endpoint = (await request.broker.credentials.config()).endpoint
     endpoint = replace(endpoint, url=request.server or endpoint.url, proxy="")
@@ -337,9 +351,10 @@ async def _secret(
 
 
 async def _is_reusable(member: Client, endpoint: ServerEndpoint, request: BrokerJoin) -> bool:
-    """Whether the Secret has this broker's endpoint and namespace, and a token that it accepts.
+    """Whether the cluster's broker Secret has this endpoint and namespace, and a valid token.
 
-    If that expires, half of the requested lifetime must be left.
+    The broker must accept the token and, if it expires, half of the requested lifetime must be
+    left. False without a usable Secret.
     """
     try:
         secret = await member.read(Secret, BROKER_SECRET, SYSTEM_NAMESPACE)
@@ -356,9 +371,9 @@ async def _is_reusable(member: Client, endpoint: ServerEndpoint, request: Broker
 
 
 async def _is_accepted(request: BrokerJoin, identity: Identity) -> bool:
-    """Whether the broker answers a read with this token, sent over the user's own endpoint.
+    """Whether the broker lets this token read the member's Lease, over the user's own endpoint.
 
-    False after any `KubeError`, also without an answer.
+    False after any `KubeError`, also if it does not answer or there is no Lease.
     """
     endpoint = (await request.broker.credentials.config()).endpoint
     async with open_client(StaticCredentials(ClientConfig(endpoint, identity))) as client:

@@ -15,12 +15,15 @@ async def read_claims(client: Client) -> dict[str, str]:
 
 
 def is_supervisor(claims: Mapping[str, str]) -> bool:
-    """Whether the claim that marks supervisors is there, with another value than false."""
+    """Whether the claim that marks supervisors is there, in any spelling, and is not `false`."""
     return spelled_value(claims, SUPERVISOR_MARK) not in (None, "false")
 
 
 def check_cluster_id(claims: Mapping[str, str], context: str, cluster: str) -> None:
-    """Raise `InputError` for an id other than the claimed one; without a claim any is fine."""
+    """Raise `InputError` if a ClusterClaim has another id than `cluster`; without one any is fine.
+
+    `context` is named in the error's text.
+    """
     known = claims.get(CLUSTER_ID, "")
     if known and known != cluster:
         raise InputError(

@@ -196,7 +196,10 @@ def command(
 
 
 def _check_names(cluster_id: str, broker: str, broker_server: str, federation: str) -> None:
-    """Raise `InputError` for an id, an address or a name that cannot be, or nothing to join."""
+    """Raise `InputError` for an invalid cluster id, Federation name or --broker-server URL.
+
+    Also for neither a broker nor a Federation, and for --broker-server without --broker.
+    """
     from hanse.features.federation.members import server_url_error
     from hanse.features.services.manifests import cluster_id_error
 
@@ -215,7 +218,7 @@ def _check_names(cluster_id: str, broker: str, broker_server: str, federation: s
 def _check_kind_of_join(broker: str, former: str, *, replaces: bool, rotates: bool) -> None:
     """Raise `InputError` for --replace or --from without --broker.
 
-    Also for two of --replace, --from and --rotate.
+    Also if two of --replace, --from and --rotate are given together.
     """
     if (replaces or former) and not broker:
         raise InputError("--replace and --from go with --broker CONTEXT")
@@ -228,7 +231,7 @@ def _check_kind_of_join(broker: str, former: str, *, replaces: bool, rotates: bo
 
 
 def _parse_lifetime(text: str) -> timedelta:
-    """The duration of `7d` or `12h`; raises `InputError` unless within 1h and 30d."""
+    """The duration of `7d` or `12h`; raises `InputError` for others, below 1h or above 30d."""
     found = _LIFETIME.fullmatch(text)
     hours = int(found[1]) * (24 if found[2] == "d" else 1) if found else 0
     if not _SHORTEST <= timedelta(hours=min(hours, 10**6)) <= _LONGEST:

@@ -59,9 +59,11 @@ async def join_federation(request: MembershipRequest, *, dry_run: bool) -> None:
 
     In the member kinds, claims, accounts and a Federation; in each other supervisor a Secret with a
     token, and the member in its Federation. A new supervisor gets accounts in all members. The
-    account that all supervisors shared once is deleted when none got a new token. A dry run only
-    reads. Raises `InputError` as `_check`, and for a supervisor that the kubeconfig lacks or an
-    unusable server URL.
+    account that all supervisors shared in earlier versions is deleted if every Secret was still
+    fit. A dry run only reads.
+
+    Raises `InputError` if the cluster has another id or Federation, no supervisor is named, one
+    does not supervise, the kubeconfig lacks one, or the server URL is invalid.
     """
     async with AsyncExitStack() as stack:
         member = await open_participant(stack, request.member)
@@ -99,9 +101,10 @@ async def _apply_federation(
     *,
     dry_run: bool,
 ) -> list[AppliedManifest]:
-    """Create or change a cluster's Federation, or tell what a dry run would do.
+    """Create a cluster's Federation with the `known` members, or patch the one that is there.
 
-    Ids of members that are there keep their spelling.
+    Ids of members that it has already keep their spelling. Returns the effect; a dry run only
+    reads.
     """
     wanted = federation_manifest(request, known)
     with suppress(NotFound):
@@ -111,7 +114,10 @@ async def _apply_federation(
 
 
 async def _cancel_leave(member: Participant, request: MembershipRequest) -> None:
-    """Remove the annotations of an unfinished leave or dissolve from the cluster's Federation."""
+    """Remove the annotations of an unfinished leave or dissolve from the cluster's Federation.
+
+    Nothing if it has none of them, or there is no Federation.
+    """
     found = await read_or_none(member.client, Federation, request.federation)
     ending = {LEAVING, LEAVING_SUPERVISORS, DISSOLVE}
     written = found.metadata.annotations.keys() & ending if found is not None else ()
@@ -121,7 +127,10 @@ async def _cancel_leave(member: Participant, request: MembershipRequest) -> None
 
 
 async def named_supervisors(stack: AsyncExitStack, request: MembershipRequest) -> list[Participant]:
-    """Connect the supervisors that the user names, without the cluster itself, by context."""
+    """Connect the supervisors of the request, in order, until the stack ends.
+
+    The cluster that joins or leaves is left out, told by the name of its context.
+    """
     return [
         await open_participant(stack, access)
         for access in request.supervisors
@@ -130,7 +139,10 @@ async def named_supervisors(stack: AsyncExitStack, request: MembershipRequest) -
 
 
 def federation_manifest(request: MembershipRequest, known: dict[str, Member]) -> Manifest:
-    """The manifest of the Federation with these members; with none, only its name counts."""
+    """The manifest of the Federation with these members; writes nothing.
+
+    With no members it serves to read or delete the object by its name.
+    """
     return manifests.federation_with_members(
         request.federation, request.federation, tuple(known.values())
     )
@@ -139,10 +151,10 @@ def federation_manifest(request: MembershipRequest, known: dict[str, Member]) ->
 async def _check(
     member: Participant, named: Sequence[Participant], request: MembershipRequest
 ) -> None:
-    """Raise `InputError` before anything is written.
+    """Raise `InputError`, before anything is written, if the cluster cannot join so.
 
-    For another cluster id, an agent of another id, a claim of another Federation, no supervisor, or
-    a named one that does not claim to supervise.
+    That is if it claims another id or another Federation, an agent of another id runs in it, no
+    supervisor is named and it is not to be one itself, or a named one does not claim to supervise.
     """
     check_cluster_id(member.claims, member.name, request.cluster)
     await check_running_agent(member.client, member.name, request.cluster)
@@ -165,9 +177,10 @@ async def _check(
 
 
 def _other_supervisors(fleet: Fleet, request: MembershipRequest) -> list[Participant]:
-    """All supervisors but the cluster itself; `InputError` if the kubeconfig lacks one.
+    """All supervisors of the fleet but the cluster itself, sorted by id.
 
-    For a new supervisor also if it lacks any other member.
+    Raises `InputError` if no context of the kubeconfig reaches one of them or, for a cluster that
+    is to supervise, any other member.
     """
     others = fleet.supervising - {request.cluster}
     fleet.require(others, f"supervises {request.federation}, too")
@@ -184,10 +197,10 @@ async def _prepare(
     *,
     dry_run: bool,
 ) -> list[AppliedManifest]:
-    """Write in the member: kinds, namespace, an account for each other supervisor, and claims.
+    """Apply in the member: kinds, namespace, an account for each other supervisor, and claims.
 
-    A dry run only says what would be written. Raises `CommandFailed` if a CRD is not served in
-    time.
+    Returns each with its effect; a dry run only reads. Raises `CommandFailed` if a CRD is not
+    served in time.
     """
     kinds = crd_manifests(app.own_kinds(request.options))
     done = await apply_definitions(member.client, kinds, dry_run=dry_run)
@@ -203,9 +216,10 @@ async def _prepare(
 async def _supervise_members(
     supervisor: Participant, fleet: Fleet, request: MembershipRequest, *, dry_run: bool
 ) -> list[AppliedManifest]:
-    """Create a new supervisor's account in every other member, and Secrets with tokens in it.
+    """Create a new supervisor's account in each other member, and Secrets with tokens in itself.
 
-    Prints the former, and returns the latter; a dry run writes neither.
+    Prints what changed in the members, and returns the Secrets written in the supervisor; a dry run
+    writes neither.
     """
     secrets: list[AppliedManifest] = []
     for cluster in sorted(fleet.members.keys() - {request.cluster}):
@@ -225,14 +239,17 @@ def _grant(
     supervisor_id: str,
     request: MembershipRequest,
 ) -> AccessGrant:
-    """What gives a supervisor access to a member, with the options and lifetime of the request."""
+    """The `AccessGrant` of a supervisor to a member, with the request's features and lifetime."""
     return AccessGrant(
         member, cluster, supervisor, supervisor_id, request.options, request.lifetime
     )
 
 
 async def _server_url(request: MembershipRequest) -> str:
-    """The URL of --server, else of the member's kubeconfig; raises `InputError` if invalid."""
+    """The URL of --server, else the server of the member's context in the kubeconfig.
+
+    Raises `InputError` if supervisors cannot use it.
+    """
     endpoint = (await request.member.credentials.config()).endpoint
     server = request.server or endpoint.url
     if why := server_url_error(server):

@@ -51,9 +51,9 @@ def supervisors_attack() -> Request:
 async def await_policies_in_force(cluster: ClusterAccess, token: str, attack: Request) -> None:
     """Send `attack`, a dry-run request, with a new token until an admission policy refuses it.
 
-    The attacks break the rules whose policies are written last, so that all are in force then.
-    Raises `CommandFailed` after `IN_FORCE_TIMEOUT`. Roles are in force before: an API server that
-    refuses for want of rights alone is tried again.
+    The attacks break the rules whose policies are written last, so that all are in force then; a
+    refusal for want of rights does not end it. Raises `CommandFailed` after `IN_FORCE_TIMEOUT`, and
+    any `KubeError` other than a refusal.
     """
     endpoint = (await cluster.credentials.config()).endpoint
     identity = Identity(token=token)
@@ -71,7 +71,10 @@ async def await_policies_in_force(cluster: ClusterAccess, token: str, attack: Re
 
 
 async def _is_refused(client: Client, attack: Request) -> bool:
-    """Whether a ValidatingAdmissionPolicy refuses a request; a refusal by RBAC does not count."""
+    """Whether a ValidatingAdmissionPolicy refuses a request.
+
+    False if it is allowed, or refused by RBAC; other errors are raised.
+    """
     try:
         await client.send(attack)
     except Forbidden as error:

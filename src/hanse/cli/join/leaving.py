@@ -61,7 +61,9 @@ async def leave_federation(request: MembershipRequest, *, dry_run: bool) -> None
     """Let a cluster leave, step by step; repeating it resumes it. A dry run only prints.
 
     A supervisor retires first: another one leads its members before anything is taken away. Raises
-    `InputError` for the last supervisor, or if the kubeconfig lacks a supervisor.
+    `InputError` for the last supervisor, a cluster of another id or Federation, or if the
+    kubeconfig lacks a supervisor; `CommandFailed` if a leader does not let go, or its objects stay,
+    in time.
     """
     async with AsyncExitStack() as stack:
         member = await open_participant(stack, request.member)
@@ -132,8 +134,9 @@ async def abandon_member(request: MembershipRequest, *, dry_run: bool) -> None:
 async def dissolve_federation(request: MembershipRequest, *, dry_run: bool) -> None:
     """End a Federation: annotate it in all supervisors, wait until nobody leads, delete the rest.
 
-    All members must be reached, and `request.member` must supervise, else `InputError`. A dry run
-    only prints.
+    In every member what leaders wrote, Secrets, accounts, claims and the Federation are deleted; it
+    is printed. All members must be reached, and `request.member` must supervise, else `InputError`.
+    A dry run only prints.
     """
     async with AsyncExitStack() as stack:
         first = await open_participant(stack, request.member)
@@ -163,11 +166,11 @@ async def dissolve_federation(request: MembershipRequest, *, dry_run: bool) -> N
 async def _check_leaving(
     member: Participant, supervisors: Sequence[Participant], request: MembershipRequest
 ) -> None:
-    """Raise `InputError` if the cluster claims another id or Federation, or nobody has that one.
+    """Raise `InputError` unless the cluster is in the Federation, or may repeat leaving it.
 
-    Also if it claims no id, and nobody lists it. A member that has nothing of the Federation left
-    but its id, while a named supervisor has it, may have been killed at the last step of leaving:
-    it may repeat it.
+    It is if it claims the Federation; another claimed id or Federation is refused. Without such a
+    claim it passes if it, or a supervisor given, has the Federation object, and either the cluster
+    claims its id or one of those objects lists it, also as abandoned.
     """
     check_cluster_id(member.claims, member.name, request.cluster)
     claimed_set = member.claims.get(CLUSTER_SET, "")
@@ -191,7 +194,7 @@ async def _check_leaving(
 async def _check_abandoned(supervisors: Sequence[Participant], request: MembershipRequest) -> None:
     """Raise `InputError` if no supervisor lists the cluster as a member, or as abandoned.
 
-    Also if one of them does not have the Federation.
+    Also if one of the supervisors does not have the Federation.
     """
     known: frozenset[str] = frozenset()
     for participant in supervisors:
@@ -220,10 +223,10 @@ def _no_member(known: frozenset[str], request: MembershipRequest) -> InputError:
 async def _mark_leaving(
     member: Participant, supervisors: Iterable[ClusterId], request: MembershipRequest
 ) -> None:
-    """Annotate a cluster's Federation with the time when it began to leave, and whom, once.
+    """Annotate a cluster's Federation with the present time, and the ids of `supervisors`.
 
-    Supervisors forget it, and give its Lease back, before all is done: who resumes the leave would
-    not find them.
+    Who resumes the leave finds the supervisors by that, also after they have forgotten the cluster.
+    Nothing if it is annotated already, or there is no Federation.
     """
     found = await read_or_none(member.client, Federation, request.federation)
     if found is not None and LEAVING not in found.metadata.annotations:
@@ -244,9 +247,10 @@ def _no_federation(participant: Participant, request: MembershipRequest) -> Inpu
 async def _leader_of(
     member: Participant, stack: AsyncExitStack, request: MembershipRequest
 ) -> list[Participant]:
-    """The holder of the member's Lease, and whom an unfinished leave names, connected.
+    """Connect the holder of the member's Lease, and supervisors recorded by an unfinished leave.
 
-    Those that a context has as its name, and that the user has not named already.
+    Only those whose id is the name of a context, without those that the user named and the member
+    itself.
     """
     lease = await read_or_none(member.client, Lease, request.cluster, SYSTEM)
     found = await read_or_none(member.client, Federation, request.federation)
@@ -265,11 +269,12 @@ async def _leader_of(
 async def _retire(
     member: Participant, fleet: Fleet, request: MembershipRequest, *, dry_run: bool
 ) -> None:
-    """Delete a supervisor's claims that mark it, and wait until it has handed its members over.
+    """Delete the claims that mark a supervisor, and wait until other supervisors lead its members.
 
-    Then its Federation is annotated as dissolved. It waits also for a cluster without such claims:
-    it may have been killed after they went. A dry run does not wait. Raises `CommandFailed` if it
-    still leads another member at the time-out.
+    Then its Federation is annotated as dissolved, and it is awaited that it leads nobody. All but
+    the deletion is also done for a cluster without such claims: it may have been killed after they
+    went. A dry run waits for nothing. Raises `CommandFailed` if it still leads another member at
+    the time-out.
     """
     if member.supervises:
         claims = [_claim(name) for name in (SUPERVISOR, *label_spellings("supervisor"))]
@@ -290,8 +295,9 @@ async def _retire(
 async def _wait_for_handover(member: Participant, request: MembershipRequest) -> None:
     """Annotate a former supervisor's Federation as dissolved, and wait until it leads nobody.
 
-    Until then, that agent would take its own cluster, struck off, for one that only it names, and
-    go on leading it. An agent that does not report within `RELEASE_TIMEOUT` is taken for dead.
+    That is so when its status has neither members nor retiring ones. Until then its agent would go
+    on leading its own cluster, which nobody else names. After `RELEASE_TIMEOUT` it says on stderr
+    that the agent does not answer, and returns. Nothing without a Federation.
     """
     began = asyncio.get_running_loop().time()
     found = await read_or_none(member.client, Federation, request.federation)
@@ -306,7 +312,7 @@ async def _wait_for_handover(member: Participant, request: MembershipRequest) ->
 
 
 def _claim(name: str) -> Manifest:
-    """The manifest of a ClusterClaim by name, to delete it."""
+    """The manifest of a ClusterClaim by name, without a value, to delete it."""
     return manifest(ClusterClaim.kind, name)
 
 
@@ -315,8 +321,8 @@ async def _remove_member(
 ) -> None:
     """Patch the member out of a supervisor's Federation, if that lists it, and print it.
 
-    With `abandon`, also name it in the annotation of abandoned members, listed or not. A dry run
-    only prints.
+    With `abandon`, also name it in the annotation of abandoned members, listed or not. Nothing
+    without a Federation. A dry run only prints.
     """
     wanted = federation_manifest(request, {})
     found = await read_existing(participant.client, wanted)
@@ -338,7 +344,7 @@ async def _remove_member(
 
 
 def _id_of(entry: Wire) -> ClusterId:
-    """The cluster id in a member's entry, however it is written."""
+    """The cluster id in a member's entry of a Federation, in any spelling that `Member` decodes."""
     return msgspec.convert(entry, Member).cluster_id
 
 
@@ -349,9 +355,10 @@ def _abandoned_members(federation: Wire) -> set[str]:
 
 
 async def _revoke_everywhere(fleet: Fleet, supervisor: ClusterId, *, dry_run: bool) -> None:
-    """Delete a former supervisor's account in all other members, and print it; a dry run prints.
+    """Delete the account of `supervisor` in every other member that is reached, and print it.
 
-    Members that are not reached are named on stderr, if it did supervise.
+    If it did supervise, members that are not reached are named on stderr, with the command for
+    them. A dry run deletes nothing.
     """
     for cluster, member in sorted(fleet.reached.items()):
         if cluster != supervisor:
@@ -370,10 +377,11 @@ async def _revoke_everywhere(fleet: Fleet, supervisor: ClusterId, *, dry_run: bo
 async def _remove_traces(
     member: Participant, cluster: ClusterId, federation: str, *, dry_run: bool
 ) -> None:
-    """Delete in one cluster: members' Secrets, Federation, supervisors' accounts, policies, claims.
+    """Delete what membership left in one cluster, and print it; a dry run only prints.
 
-    The claim of membership goes last: until then, leaving can be repeated. The id's claim stays.
-    Prints what is deleted; a dry run only prints.
+    That is members' Secrets, the Federation, supervisors' accounts, policies and claims. The claim
+    of membership goes last, so that leaving can be repeated until then; the claim of the cluster's
+    id stays.
     """
     done: list[AppliedManifest] = []
     with suppress(NotFound):
@@ -394,7 +402,7 @@ async def _remove_traces(
 
 
 async def _wait_until_released(member: Participant, cluster: ClusterId) -> None:
-    """Wait until a cluster's Lease has no holder, or is not renewed for its duration.
+    """Wait until a cluster's Lease has no holder, is gone, or is not renewed for its duration.
 
     A leader deletes what it wrote in the cluster before it releases the Lease; one that has died
     does not. Raises `CommandFailed` after `RELEASE_TIMEOUT`.
@@ -405,11 +413,10 @@ async def _wait_until_released(member: Participant, cluster: ClusterId) -> None:
 async def _wait_until_left(
     member: Participant, supervisors: Sequence[Participant], request: MembershipRequest
 ) -> None:
-    """Wait until no supervisor reports a cluster any more, not even as one that it leaves.
+    """Wait until no supervisor's Federation status lists a cluster, not even as one it leaves.
 
-    Supervisors lead it one after another in order to leave it, and nobody does in between; without
-    their accounts there they could not end that. Those without an account there are not waited for,
-    nor those whose agent does not run, nor any after `RELEASE_TIMEOUT`.
+    Not waited for are supervisors without an account in the cluster, and those whose agent does not
+    run. Returns without an error after `RELEASE_TIMEOUT` in all.
     """
     owners = await account_owners(member.client)
     try:
@@ -422,9 +429,10 @@ async def _wait_until_left(
 
 
 async def _wait_until_reported(supervisor: Participant, request: MembershipRequest) -> None:
-    """Wait until one supervisor does not report a cluster, or its agent does not run for a while.
+    """Wait until one supervisor's Federation status does not list a cluster any more.
 
-    Its Lease may not be read at once, and has no holder while the agent is rescheduled.
+    Also returns if the Federation is gone, or no agent is seen to run in the supervisor for
+    `STOPPED_AFTER`: its Lease has no holder while it is rescheduled.
     """
     now = asyncio.get_running_loop().time
     seen_running = now()
@@ -441,11 +449,11 @@ async def _wait_until_reported(supervisor: Participant, request: MembershipReque
 async def _wait_for_holder(
     member: Participant, cluster: ClusterId, not_by: ClusterId, *, successor: bool = False
 ) -> None:
-    """Poll until `not_by` does not hold a cluster's Lease; if that is "", until nobody does.
+    """Poll until `not_by` does not hold a cluster's Lease; if that is "", until nobody holds it.
 
-    With `successor` until another holds it: who is struck off before has no leader, and goes on
-    leading itself. A Lease that is not renewed meanwhile counts as released. Raises `CommandFailed`
-    after `RELEASE_TIMEOUT` if it is still held; if nobody holds it, no agent lives that would.
+    With `successor` until another holds it: a supervisor that is removed before has no leader. A
+    Lease that is gone, or not renewed for its duration, counts as released. After `RELEASE_TIMEOUT`
+    it returns if nobody holds the Lease, and else raises `CommandFailed`.
     """
     now = asyncio.get_running_loop().time
     sighting = ObservedLease(await read_or_none(member.client, Lease, cluster, SYSTEM), now())

@@ -23,7 +23,11 @@ _POLL_INTERVAL = timedelta(milliseconds=500)
 
 
 async def list_led_objects(client: Client, cluster: ClusterId) -> list[Object]:
-    """List the objects that leaders wrote in a cluster, by owner label and annotation."""
+    """List the objects that leaders of a Federation wrote in a cluster for it.
+
+    They have the owner label, and an owner annotation that names a leader and this cluster. Kinds
+    that are not served are skipped.
+    """
     found: list[Object] = []
     for kind, namespace in _led_kinds(app.watches()):
         with suppress(NotFound):  # the kind is not served
@@ -35,7 +39,7 @@ async def list_led_objects(client: Client, cluster: ClusterId) -> list[Object]:
 async def delete_led_objects(client: Client, context: str, cluster: ClusterId) -> None:
     """Delete what leaders wrote in a cluster, and print it, until `list_led_objects` is empty.
 
-    Raises `CommandFailed` after `DELETION_TIMEOUT`.
+    Deletes again what reappears. Raises `CommandFailed` if some are left after `DELETION_TIMEOUT`.
     """
     until = asyncio.get_running_loop().time() + DELETION_TIMEOUT.total_seconds()
     while found := await list_led_objects(client, cluster):

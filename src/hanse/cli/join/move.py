@@ -56,9 +56,9 @@ class Brokers(Struct, frozen=True):
 async def connected(
     old: ClusterAccess, new: ClusterAccess, namespace: str
 ) -> AsyncIterator[Brokers]:
-    """Both brokers of a move, connected.
+    """Connect the old and the new broker of a move until the block ends.
 
-    Raises `InputError` if they are the same context, or one of them is no broker.
+    Raises `InputError` if they are the same context, or one of them lacks the namespace.
     """
     if old.name == new.name:
         raise InputError(f"{old.name} is both the old and the new broker; name two")
@@ -73,10 +73,11 @@ async def connected(
 
 
 async def begin_move(brokers: Brokers, *, dry_run: bool) -> None:
-    """Set `status.moving` of all members on the old broker, and copy its rules to the new one.
+    """Copy the old broker's rules to the new one, and set `status.moving` of all its members.
 
-    Those that have left do not count. Raises `InputError` if it has StatefulSets over clusters, or
-    the rules differ and the new broker has members. A dry run only prints.
+    The records on the old broker are set; members that have left do not count. Raises `InputError`
+    if the old broker has StatefulSets over clusters, or the rules differ and the new broker has
+    members. A dry run only prints.
     """
     await _check_sets(brokers)
     await _copy_rules(brokers, dry_run=dry_run)
@@ -90,14 +91,14 @@ async def begin_move(brokers: Brokers, *, dry_run: bool) -> None:
 
 
 async def set_moving(broker: Client, record: ClusterMember, *, moving: bool) -> None:
-    """Patch `status.moving` of a record."""
+    """Patch `status.moving` of a record on a broker, whatever it was."""
     change = {"status": {"moving": moving}}
     place = (ClusterMember, record.name, record.namespace, change)
     await broker.patch(*place, subresource="status")
 
 
 async def _check_sets(brokers: Brokers) -> None:
-    """Raise `InputError` if the old broker has StatefulSetParts: replicas would be lost."""
+    """Raise `InputError` if the old broker has StatefulSetParts, which do not move with members."""
     old = brokers.old.client
     if parts := await list_or_empty(old, StatefulSetPart, brokers.namespace):
         raise InputError(
@@ -108,9 +109,10 @@ async def _check_sets(brokers: Brokers) -> None:
 
 
 async def _copy_rules(brokers: Brokers, *, dry_run: bool) -> None:
-    """Patch the new broker's ClusterSet with the old one's spec, if they differ; prints it.
+    """Patch the new broker's ClusterSet with the spec of the old one's, if they differ; prints it.
 
-    Raises `InputError` if the new broker has members already. A dry run only prints.
+    Nothing if either has no ClusterSet; of several, the oldest counts. Raises `InputError` if they
+    differ and the new broker has members already. A dry run only prints.
     """
     old, new = brokers.old.client, brokers.new.client
     former = oldest_clusterset((await old.list(ClusterSet)).objects)
@@ -133,10 +135,11 @@ async def _copy_rules(brokers: Brokers, *, dry_run: bool) -> None:
 
 
 async def retire_broker(brokers: Brokers, *, dry_run: bool) -> None:
-    """Wait until all members are ready on the successor, then delete all of them on the old broker.
+    """Wait until all members of the old broker are Ready on the new one, then remove them there.
 
-    Ends their moving on the new one. Resumes what was begun. Raises `CommandFailed` if no further
-    member gets ready for `SWITCH_TIMEOUT`. A dry run only prints.
+    On the old broker their accounts, rights, published objects and records are deleted; on the new
+    one `status.moving` is unset. Resumes what was begun. Raises `CommandFailed` if the number that
+    is not Ready stays the same for `SWITCH_TIMEOUT`. A dry run only prints.
     """
     old, new = brokers.old.client, brokers.new.client
     members = await _members(old, brokers.namespace)
@@ -155,7 +158,7 @@ async def retire_broker(brokers: Brokers, *, dry_run: bool) -> None:
 
 
 async def _show_dry_run(brokers: Brokers, members: Sequence[ClusterMember]) -> None:
-    """Print whom a dry run would wait for, and what it would delete."""
+    """Print which members a retirement would wait for, and which objects it would delete."""
     for cluster in await _missing(members, brokers):
         click.echo(f"# {brokers.new.name}: would wait until {cluster} is ready there")
     for record in members:
@@ -171,7 +174,10 @@ async def _delete_member(old: Client, place: MemberPlace) -> None:
 
 
 async def _objects_of(old: Client, place: MemberPlace) -> list[BrokerObject]:
-    """List what a broker has of a member but its record, those in the accounts' namespace first."""
+    """List what a broker has of a member but its record; deletes nothing.
+
+    The objects in the accounts' namespace come first, what it published last.
+    """
     prepared = await list_prepared(old, place)
     accounts = accounts_namespace(place.namespace)
     prepared.sort(key=lambda one: one.namespace != accounts)
@@ -179,9 +185,10 @@ async def _objects_of(old: Client, place: MemberPlace) -> list[BrokerObject]:
 
 
 async def _wait_until_ready(members: Sequence[ClusterMember], brokers: Brokers) -> None:
-    """Poll until all members are ready on the new broker; prints to stderr who is not.
+    """Poll until all members are Ready on the new broker.
 
-    Raises `CommandFailed` if their number does not change for `SWITCH_TIMEOUT`.
+    Prints to stderr who is not, whenever their number changes. Raises `CommandFailed` if that does
+    not change for `SWITCH_TIMEOUT`.
     """
     clock = asyncio.get_running_loop().time
     last, known = clock(), -1
@@ -205,7 +212,7 @@ def _missing_message(cluster: ClusterId, brokers: Brokers) -> str:
 
 
 async def _missing(members: Sequence[ClusterMember], brokers: Brokers) -> list[ClusterId]:
-    """The ids of members whose record on the new broker is missing, or not in the phase Ready."""
+    """The sorted ids of members that have no record in the phase Ready on the new broker."""
     there = await _members(brokers.new.client, brokers.namespace)
     ready = {one.name for one in there if one.status.phase == "Ready"}
     return sorted(one.name for one in members if one.name not in ready)

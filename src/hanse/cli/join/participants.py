@@ -39,7 +39,7 @@ class Participant(Struct, frozen=True):
 
     @property
     def supervises(self) -> bool:
-        """Whether it has the ClusterClaim that marks supervisors, with another value than false."""
+        """Whether its ClusterClaim that marks supervisors is there, and is not `false`."""
         return is_supervisor(self.claims)
 
 
@@ -56,11 +56,14 @@ class Fleet(Struct, frozen=True):
 
     @property
     def supervisors(self) -> list[Participant]:
-        """The supervisors that are reached, by cluster id."""
+        """The supervisors that are reached, sorted by cluster id; others are left out."""
         return [self.reached[c] for c in sorted(self.supervising) if c in self.reached]
 
     def require(self, clusters: Iterable[ClusterId], purpose: str) -> None:
-        """Raise `InputError` unless all these clusters are reached; its text has `purpose`."""
+        """Raise `InputError` for the first of these clusters that is not reached.
+
+        Its text has `purpose`, and says which context would reach the cluster.
+        """
         for cluster in sorted(set(clusters) - self.reached.keys()):
             server = self.members[cluster].server if cluster in self.members else "?"
             raise InputError(
@@ -79,9 +82,10 @@ async def find_fleet(
 ) -> Fleet:
     """Read the Federation in the named clusters, then in the members found, and so on.
 
-    A member is reached by a context with its server, or with its id as name, if it claims that id.
-    Members without such a context, and a `dead` one, which is not asked, are in `members` alone; an
-    API server that does not answer raises.
+    A member is reached by a context with its server, or with its id as name, if that cluster claims
+    the id. Members without such a context, and a `dead` one, which is not asked, are in `members`
+    alone; an API server that does not answer raises. A named cluster without the Federation adds
+    none.
     """
     members: dict[ClusterId, Member] = {}
     states: dict[ClusterId, MemberState] = {}
@@ -117,13 +121,16 @@ async def find_fleet(
 
 
 async def open_participant(stack: AsyncExitStack, access: ClusterAccess) -> Participant:
-    """Connect a cluster until the end of the stack, and read its claims."""
+    """Connect a cluster, until the stack ends, and read its claims; none if they are not served."""
     client = await stack.enter_async_context(connect(access))
     return Participant(access, client, await read_claims(client))
 
 
 async def _servers(contexts: Sequence[ClusterAccess]) -> dict[str, str]:
-    """The server URL of each context by name, from the kubeconfig; unusable ones are left out."""
+    """The server URL of each context by name, from the kubeconfig, without a final slash.
+
+    Contexts with unusable credentials are left out.
+    """
     servers = {}
     for context in contexts:
         with suppress(BadCredentials):
@@ -134,7 +141,7 @@ async def _servers(contexts: Sequence[ClusterAccess]) -> dict[str, str]:
 def _candidates(
     member: Member, contexts: Sequence[ClusterAccess], servers: Mapping[str, str]
 ) -> list[ClusterAccess]:
-    """The contexts that may be a member's: those with its server first, then the one of its id."""
+    """The contexts with the member's server, then the one that has its id as name; may be empty."""
     same = [c for c in contexts if servers.get(c.name) == member.server.rstrip("/")]
     named = [c for c in contexts if c.name == member.cluster_id and c not in same]
     return [*same, *named]

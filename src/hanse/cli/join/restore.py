@@ -22,9 +22,9 @@ async def restore_members(
 ) -> list[AppliedManifest]:
     """Create rights, record and Lease anew for each account of a member without a record.
 
-    Accounts are in a namespace of their own, and say by annotation which cluster they are for, else
-    they are skipped; those of clusters that were given up get the record of one that has left, and
-    the right to read it. Returns what was made, or in a dry run would be.
+    An account says by annotations which cluster, by its uid, and which features it is for; those
+    without the former are skipped. Clusters that were given up get a record with the phase Left,
+    and the right to read it. Returns what was made or changed, or in a dry run would be.
     """
     done: list[AppliedManifest] = []
     for account in await _accounts(client, broker_namespace):
@@ -50,9 +50,10 @@ async def restore_members(
 async def _restore_former(
     client: Client, broker_namespace: str, cluster: str, marks: Wire, *, dry_run: bool
 ) -> list[AppliedManifest]:
-    """Create the record, with phase Left, and the rights of a cluster that was made to leave.
+    """Create the record, with phase Left and abandoned, and the rights of a cluster given up.
 
-    If it returns, its agent reads there that it has left.
+    If it returns, its agent reads there that it has left. Returns the effects; a dry run only
+    reads.
     """
     record = manifests.member_record(broker_namespace, cluster, marks[CLUSTER_UID])
     former = manifests.former_member(broker_namespace, cluster)
@@ -64,7 +65,7 @@ async def _restore_former(
 
 
 async def _accounts(client: Client, broker_namespace: str) -> list[Wire]:
-    """List the ServiceAccounts of members; none if their namespace does not exist."""
+    """List the labelled ServiceAccounts of members in their namespace, as JSON values."""
     path = resource_path(SERVICE_ACCOUNT, accounts_namespace(broker_namespace))
     answer = await client.send(Request("GET", path, (("labelSelector", MEMBER),)))
     listed: Wire = decode_json(answer.body)

@@ -28,8 +28,9 @@ async def finish_rotation(
 ) -> None:
     """Wait until an agent uses its new token for another cluster, and revoke the earlier ones.
 
-    `used` reads the digest of the token that it uses. Raises `CommandFailed` after `USE_TIMEOUT`,
-    or if another rotation revokes the token. Prints how many were revoked.
+    `used` returns the digest of the token that the agent uses now. Raises `CommandFailed` after
+    `USE_TIMEOUT`, or if another rotation revokes the new token; nothing is revoked then. Prints how
+    many were revoked.
     """
     await _await_use(server, token, used, agent, account)
     count = await revoke_others(server, account, token)
@@ -42,11 +43,10 @@ async def finish_rotation(
 async def _await_use(
     server: Client, token: str, used: Callable[[], Awaitable[str]], who: str, account: TokenAccount
 ) -> None:
-    """Wait until `used` is the digest of a token; raises `CommandFailed` after `USE_TIMEOUT`.
+    """Wait until `used` returns the digest of `token`; raises `CommandFailed` after `USE_TIMEOUT`.
 
-    So it does when the token is revoked meanwhile, by a rotation that began at the same time.
-    Whoever has a stolen token may write what is read there, so that its message names what ends all
-    tokens at once.
+    Also if `token` is revoked meanwhile, by a rotation that began at the same time. The text after
+    the time-out says how to end all tokens of the account at once, if one was stolen.
     """
     digest = token_digest(token)
     try:

@@ -50,7 +50,10 @@ class AccessGrant(Struct, frozen=True):
 
 
 def account_manifests(grant: AccessGrant) -> tuple[Manifest, ...]:
-    """The manifests in a member: policies for all supervisors, and the account of this one."""
+    """The manifests for a member: policies for all supervisors, and the account of this one.
+
+    The account comes with its rights; nothing is written.
+    """
     rules = manifests.rules_for(app.watches(grant.options), grant.cluster, grant.supervisor_id)
     policies = manifests.supervisor_policies(app.supervisor_rules(), grant.cluster)
     return (*policies, *manifests.account(rules, grant.supervisor_id))
@@ -59,10 +62,10 @@ def account_manifests(grant: AccessGrant) -> tuple[Manifest, ...]:
 async def grant_secret(grant: AccessGrant, *, rotate: bool, dry_run: bool) -> list[AppliedManifest]:
     """Request a token in the member, and write it into the supervisor's Secret for that member.
 
-    Returns nothing if the token there is still fit. With `rotate` there is a new one in any case,
-    and the earlier ones are revoked once the supervisor uses it. A dry run requests and writes
-    nothing, and returns what would be written. Raises `CommandFailed` if policies are not in force,
-    or the token is not used, in time.
+    Returns the effect, or nothing if the token there is still fit. With `rotate` there is a new one
+    in any case, and the earlier ones are revoked once the supervisor uses it. A dry run requests
+    and writes nothing, and returns what would be written. Raises `CommandFailed` if policies are
+    not in force, or the token is not used, in time.
     """
     endpoint = (await grant.member.access.credentials.config()).endpoint
     if not rotate and await _is_reusable(grant, endpoint):
@@ -82,16 +85,19 @@ async def grant_secret(grant: AccessGrant, *, rotate: bool, dry_run: bool) -> li
 
 
 async def _delete_of_other_type(supervisor: Client, wanted: Manifest) -> None:
-    """Delete a Secret of the wanted name that is not Opaque: its type could not be changed."""
+    """Delete the Secret of the wanted name if its type is not Opaque: types cannot be changed.
+
+    Nothing if there is none, or it has no type.
+    """
     found = await read_existing(supervisor, wanted)
     if found is not None and found.get("type", OPAQUE) != OPAQUE:
         await remove(supervisor, [wanted])
 
 
 async def _used_token(grant: AccessGrant) -> str:
-    """The digest of the token that a supervisor says it reaches the member by.
+    """The digest of the token by which a supervisor reaches the member, by its Federation's status.
 
-    Empty if none does.
+    Empty if no Federation there has the member as reachable.
     """
     for federation in (await grant.supervisor.client.list(Federation)).objects:
         for member in federation.status.members:
@@ -105,8 +111,9 @@ async def revoke_account(
 ) -> list[AppliedManifest]:
     """Delete the account of one supervisor in a member, which revokes its tokens and no others.
 
-    The empty id is the account that supervisors shared before each had its own. Its bindings go
-    first, the ServiceAccount last: who repeats it finds what is left by that.
+    Returns what was deleted, or in a dry run would be. The empty id is the account that supervisors
+    shared before each had its own. The ServiceAccount goes last: who repeats it finds what is left
+    by that.
     """
     rules = manifests.rules_for(app.watches(), cluster, supervisor)
     account = [m for m in manifests.account(rules, supervisor) if m.kind.name != "Namespace"]
@@ -132,7 +139,8 @@ async def account_owners(member: Client) -> list[ClusterId]:
 async def _is_reusable(grant: AccessGrant, endpoint: ServerEndpoint) -> bool:
     """Whether the supervisor's Secret has the member's CA, and a token that the member accepts.
 
-    It must be of the supervisor's own account, with half of the lifetime left, and end some time.
+    The token must be of the supervisor's own account, and expire, with half of the lifetime left.
+    False without a Secret, or for one of a type other than Opaque.
     """
     try:
         secret = await grant.supervisor.client.read(

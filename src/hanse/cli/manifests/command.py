@@ -89,7 +89,10 @@ def command(
 
 
 def _write_files(files: dict[str, str], folder: Path) -> None:
-    """Write the files and print their number; raises `InputError` if the folder is not empty."""
+    """Write the files below a folder, which is created, and print their number to stderr.
+
+    Raises `InputError` if the folder is not empty.
+    """
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"--chart {folder}: it is not empty; name a new folder")
     for name, text in files.items():
@@ -102,9 +105,10 @@ def _write_files(files: dict[str, str], folder: Path) -> None:
 def _parse_values(
     cluster_id: str, file: Path | None, settings: tuple[str, ...], features: str
 ) -> "Values":
-    """The values: a file's, overridden by --set, then by options; raises `InputError`.
+    """The values of a file, overridden by --set, then by --cluster-id and --features.
 
-    A clusterId is required. Features also bring those that they require, if by option.
+    --features also brings the features that those named require. Raises `InputError` for an unknown
+    or invalid value, and without a clusterId.
     """
     import msgspec
 
@@ -136,7 +140,10 @@ def _parse_values(
 
 
 def _describe_error(error: str) -> str:
-    """A decoder's error with the value's path first; an unknown one as `there is no value`."""
+    """A decoder's error as `PATH: what is wrong`, with the value's path first.
+
+    For an unknown value it is `there is no value PATH`.
+    """
     what, _, where = error.partition(" - at `$")
     path = where.rstrip("`").lstrip(".")
     unknown = _UNKNOWN.fullmatch(what)
@@ -146,7 +153,10 @@ def _describe_error(error: str) -> str:
 
 
 def _read_values(file: Path) -> dict[str, Any]:
-    """The mapping in a YAML file, empty for an empty file; raises `InputError` for others."""
+    """The mapping in a YAML file, {} for an empty file.
+
+    Raises `InputError` if it cannot be read, is not YAML, or holds something else.
+    """
     import yaml
 
     from hanse.model.yaml_input import load_yaml
@@ -162,9 +172,9 @@ def _read_values(file: Path) -> dict[str, Any]:
 
 
 def _set_value(tree: dict[str, Any], setting: str) -> None:
-    """Set NAME=VALUE in the tree, in place; dots in NAME make groups, and VALUE is YAML.
+    """Set NAME=VALUE in the tree, in place; dots in NAME make nested groups, and VALUE is YAML.
 
-    Raises `InputError` if it is not so, or a group is a plain value.
+    Raises `InputError` for other text, or if a group on the way is a plain value.
     """
     import yaml
 

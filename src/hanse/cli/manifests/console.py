@@ -33,7 +33,10 @@ _REVIEWS = (
 
 
 def console_files() -> tuple[ChartFile, ...]:
-    """The rights of the console, then its Deployment and Service."""
+    """The chart files of the console: its rights, then its Deployment and Service.
+
+    They are part of an installation with the value `console.enabled`.
+    """
     return (
         ChartFile("console-rights", lambda _: _rights(), _WHEN),
         ChartFile("console", _objects, _WHEN),
@@ -41,7 +44,10 @@ def console_files() -> tuple[ChartFile, ...]:
 
 
 def _rights() -> list[Wire]:
-    """The account and roles of the console: to list what the page shows, and to review tokens."""
+    """The console's ServiceAccount, roles and bindings as JSON values.
+
+    It may list what the page shows, and create TokenReviews and SubjectAccessReviews.
+    """
     rules = [*rbac_rules((*reads(), *BROKER_READS, *CONSOLE_LISTS), Role.LOCAL), *_REVIEWS]
     account = manifest(SERVICE_ACCOUNT, CONSOLE, SYSTEM_NAMESPACE)
     subject = Subject(CONSOLE, SYSTEM_NAMESPACE)

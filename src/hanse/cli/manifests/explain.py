@@ -13,7 +13,7 @@ _HEADER = ("NAMESPACE", "RESOURCE", "VERBS", "WHY")
 
 
 def render_explanation(values: Values) -> str:
-    """A table of rights for each feature that is on, as text."""
+    """A titled table of the agent's rights for each feature that the values switch on, as text."""
     return "\n".join(_sections(values))
 
 
@@ -26,7 +26,7 @@ def _sections(values: Values) -> Iterator[str]:
 
 
 def _row(right: Right) -> tuple[str, str, str, str]:
-    """A right as a row: namespace, resource, verbs and reasons."""
+    """A right as a row: namespace (`all` for every one), resource, verbs and reasons."""
     rule = right.rule
     return (
         rule.namespace or "all",
@@ -37,14 +37,17 @@ def _row(right: Right) -> tuple[str, str, str, str]:
 
 
 def _resource(rule: RbacRule) -> str:
-    """The resource with its group, and the only names where there are some."""
+    """The resource as RESOURCE.GROUP/SUBRESOURCE, and its resourceNames in brackets, if any."""
     resource, slash, sub = rule.resource.partition("/")
     group = f".{rule.group}" if rule.group else ""
     return f"{resource}{group}{slash}{sub}{_names(rule)}"
 
 
 def _names(rule: RbacRule) -> str:
-    """The only names, in brackets; of many the first and their number; empty if all are meant."""
+    """The resourceNames of a rule in brackets, after a blank; "" if it has none.
+
+    Of more than three the first, and how many more there are.
+    """
     if not rule.names:
         return ""
     more = len(rule.names) - 1

@@ -37,7 +37,11 @@ _WITH_CNI = replace(_WHEN, also="networks.cni")
 
 
 def guard_files() -> tuple[ChartFile, ...]:
-    """The chart files of the guard's rights, and of its DaemonSet without or with a CNI plugin."""
+    """The chart files of the guard's rights, and of its DaemonSet without or with a CNI plugin.
+
+    They need the value `networks.guard` and the feature networks; `networks.cni` chooses the
+    DaemonSet.
+    """
     return (
         ChartFile("guard-rights", lambda _: _rights(), _WHEN),
         ChartFile("guard", lambda values: [_daemon_set(_container(values))], _WITHOUT_CNI),
@@ -46,9 +50,9 @@ def guard_files() -> tuple[ChartFile, ...]:
 
 
 def _rights() -> list[Wire]:
-    """The account and roles of the guard: to read what it watches, and its own DaemonSet.
+    """The guard's ServiceAccount, roles and bindings as JSON values.
 
-    It writes Leases, in a namespace that has no others.
+    It may read what it watches and its own DaemonSet, and write Leases in the guards' namespace.
     """
     own = RbacRule(SYSTEM_NAMESPACE, "apps", "daemonsets", ("get",), (GUARD,))
     verbs = ("create", "delete", "get", "patch")
@@ -63,7 +67,10 @@ def _rights() -> list[Wire]:
 def _container(
     values: ValueSource, environment: Wire | None = None, capabilities: Sequence[str] = ()
 ) -> Wire:
-    """The container of the guard: root with CAP_NET_ADMIN and the given capabilities alone."""
+    """The container of the guard, which runs as root with CAP_NET_ADMIN and `capabilities` alone.
+
+    `environment` has further variables, each with its `value` or `valueFrom`.
+    """
     settings: Wire = {
         "HANSE_NODE": {"valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
         "HANSE_DAEMONSET": {"value": f"{SYSTEM_NAMESPACE}/{GUARD}"},

@@ -35,7 +35,10 @@ _WHEN = Condition("networks.dns", ("networks",), equals="shared")
 
 
 def network_dns_files() -> tuple[ChartFile, ...]:
-    """The rights of the shared name server, its Deployment and Service, and its NetworkPolicy."""
+    """The chart files of the shared name server: its rights; Deployment, Service and NetworkPolicy.
+
+    They need the feature networks, and `shared` as the value `networks.dns`.
+    """
     return (
         ChartFile("network-dns-rights", lambda _: _rights(), _WHEN),
         ChartFile("network-dns", _objects, _WHEN),
@@ -43,7 +46,7 @@ def network_dns_files() -> tuple[ChartFile, ...]:
 
 
 def _rights() -> list[Wire]:
-    """The account of the server, and what it may read."""
+    """The ServiceAccount of the server, and roles and bindings to read what it watches."""
     rules = rbac_rules(SHARED_DNS_WATCHES, Role.LOCAL)
     account = manifest(SERVICE_ACCOUNT, SHARED_DNS, SYSTEM_NAMESPACE)
     subject = Subject(SHARED_DNS, SYSTEM_NAMESPACE)
@@ -77,7 +80,7 @@ def _objects(values: ValueSource) -> list[Wire]:
 
 
 def _policy() -> Wire:
-    """A NetworkPolicy: pods of tenants' namespaces ask by DNS, everybody reads metrics."""
+    """A NetworkPolicy: DNS only from pods in tenants' namespaces, metrics from everywhere."""
     tenants = {"namespaceSelector": {"matchExpressions": [{"key": TENANT, "operator": "Exists"}]}}
     asked = [{"port": name, "protocol": protocol} for name, protocol in DNS_PROTOCOLS]
     spec = {

@@ -45,7 +45,7 @@ NETWORK_TEMPLATE = "hanse-network-template"
 
 
 def chart_files() -> tuple[ChartFile, ...]:
-    """Every file of an installation but the CRDs, in the order of applying."""
+    """Every file of an installation but the CRDs, with its condition, in the order of applying."""
     return (
         *rights_files(),
         ChartFile("agent", _agent_objects),
@@ -66,7 +66,10 @@ def chart_files() -> tuple[ChartFile, ...]:
 
 
 def _agent_objects(values: ValueSource) -> list[Wire]:
-    """The agent's ConfigMap of the network template, Deployment, budget and Service."""
+    """The agent's ConfigMap of the network template, Deployment, budget and Service.
+
+    An annotation with the template's digest restarts its pods when the template changes.
+    """
     ports = {"metrics": METRICS_PORT, "webhooks": WEBHOOK_PORT, "dashboard": DASHBOARD_PORT}
     environment = {
         **shared_environment(values),
@@ -123,7 +126,7 @@ def _agent_objects(values: ValueSource) -> list[Wire]:
 
 
 def _feature_environment(values: ValueSource) -> dict[str, Any]:
-    """The environment variables for options of the agent's features."""
+    """The agent's environment variables for options of its features, by name."""
     return {
         "HANSE_PUBLISH_ZONE": values.value("publishing.zone"),
         "HANSE_PUBLISH_ENDPOINTS": values.value("publishing.endpoints"),
@@ -159,7 +162,7 @@ def _network_template(values: ValueSource) -> Wire:
 
 
 def _dns_objects(values: ValueSource) -> list[Wire]:
-    """The Deployment, PodDisruptionBudget and Service of the name server."""
+    """Deployment, PodDisruptionBudget and Service (port 53) of the name server, in this order."""
     listens = f"0.0.0.0:{DNS_PORT}"
     metrics = f"0.0.0.0:{METRICS_PORT}"
     arguments = ["dns", f"--listen={listens}", f"--metrics-listen={metrics}"]
@@ -190,7 +193,10 @@ def _dns_objects(values: ValueSource) -> list[Wire]:
 
 
 def _network_policies() -> list[Wire]:
-    """NetworkPolicies that open only the ports that our pods serve, to everybody."""
+    """A NetworkPolicy each for agent, name server and console.
+
+    From everywhere, only connections to the ports that they serve are let in.
+    """
     open_ports = {
         AGENT: [
             {"port": "metrics"},

@@ -44,9 +44,9 @@ The kind AMKOCluster is defined now; run `helm upgrade` once more, which creates
 
 
 def render_manifests(values: Values, *, with_crds: bool = True, only_rights: bool = False) -> str:
-    """All manifests whose condition holds for the values, as YAML; CRDs unless left out.
+    """All manifests whose condition holds for the values, as YAML; CRDs first, unless left out.
 
-    With `only_rights` those alone that give the agent its rights: they replace no workload.
+    With `only_rights` only the agent's account, namespaces and rights, never CRDs or workloads.
     """
     source = PlainValues(values)
     installed = (*(crd_files() if with_crds else ()), *chart_files())
@@ -55,7 +55,11 @@ def render_manifests(values: Values, *, with_crds: bool = True, only_rights: boo
 
 
 def render_chart() -> dict[str, str]:
-    """The texts of the chart's files by path, with Helm templates for values; writes nothing."""
+    """The texts of the chart's files by path, with Helm templates for values; writes nothing.
+
+    Each file of objects is within a Helm `if` of its condition; Namespaces and CRDs are never
+    deleted by Helm.
+    """
     files = {
         "Chart.yaml": yaml.dump(CHART, sort_keys=False),
         "values.yaml": "# What can be chosen, with its defaults.\n" + values_yaml(Values()),
@@ -69,7 +73,7 @@ def render_chart() -> dict[str, str]:
 
 
 def _keep(obj: dict[str, Any]) -> dict[str, Any]:
-    """The object; a Namespace or CRD with the annotation by which Helm never deletes it."""
+    """The object; of a Namespace or CRD a copy annotated so that Helm never deletes it."""
     if obj["kind"] not in ("Namespace", "CustomResourceDefinition"):
         return obj
     known = obj["metadata"].get("annotations", {})

@@ -31,7 +31,10 @@ from hanse.model.rbac import Right, rbac_rules, watch_rights, without_covered
 
 
 def rights_files() -> tuple[ChartFile, ...]:
-    """The chart files of the agent's account, of features' namespaces, and of their rights."""
+    """The chart files of the agent's account, of features' namespaces, and of features' rights.
+
+    Those of a namespace or a feature are conditional on the features that need them.
+    """
     rights = _agent_rights("")
     spaces: dict[str, set[str]] = {}
     for feature, granted in rights.items():
@@ -60,7 +63,7 @@ def rights_files() -> tuple[ChartFile, ...]:
 
 
 def crd_files() -> tuple[ChartFile, ...]:
-    """A file for the CRD of each of our kinds, conditional on the features that need it."""
+    """A chart file for the CRD of each of our kinds, conditional on the features that need it."""
     users: dict[type[Object], set[str]] = {}
     for feature in FEATURES:
         for kind in app.own_kinds(app.Options(features=(feature,))):
@@ -77,7 +80,10 @@ def crd_files() -> tuple[ChartFile, ...]:
 
 
 def dns_rights_files() -> tuple[ChartFile, ...]:
-    """The chart files of the name server's account, and of what it may read, one per feature."""
+    """The chart files of the name server's account, and of what it may read, one per feature.
+
+    All need the value `dns.enabled`, the latter also their feature.
+    """
     base = watch_rights((), Role.LOCAL)
     return (
         ChartFile("dns-rights", lambda _: _wires(_dns_base()), Condition("dns.enabled")),
@@ -115,13 +121,13 @@ def _agent_rights(cluster: str) -> dict[str, list[Right]]:
 
 
 def _base_objects(values: ValueSource) -> list[Wire]:
-    """The agent's account, and the rights that every agent has."""
+    """The agent's namespace and account, and the rights that every agent has, as JSON values."""
     rights = _agent_rights(values.value("clusterId"))[BASE]
     return _wires(base_manifests(rights, values.joined("features")))
 
 
 def _feature_objects(values: ValueSource, feature: str) -> list[Wire]:
-    """The roles and bindings of a feature of the agent."""
+    """The roles and bindings of a feature of the agent, as JSON values."""
     return _wires(feature_manifests(feature, _agent_rights(values.value("clusterId"))[feature]))
 
 
@@ -139,7 +145,10 @@ def _condition(feature: str) -> Condition:
 
 
 def _dns_rights() -> dict[str, tuple[Right, ...]]:
-    """The rights that the DNS server needs to read its names, by those features that need any."""
+    """The rights to read that the DNS server needs, by feature, in the order of `FEATURES`.
+
+    Features whose names it reads nothing for are left out.
+    """
     view = View("all", global_zones=("example.com",))
     found: dict[str, tuple[Right, ...]] = {}
     for feature in FEATURES:
@@ -151,7 +160,7 @@ def _dns_rights() -> dict[str, tuple[Right, ...]]:
 
 
 def _dns_base() -> tuple[Manifest, ...]:
-    """The account and the roles of the DNS server that no feature asks for."""
+    """The DNS server's account, with the roles and bindings that it has with any features."""
     rules = rbac_rules((), Role.LOCAL)
     return (
         manifest(SERVICE_ACCOUNT, DNS, SYSTEM_NAMESPACE),
@@ -168,6 +177,7 @@ def _dns_roles(name: str, rights: Sequence[Right]) -> tuple[Manifest, ...]:
 
 
 def _wires(manifests: Iterable[Manifest]) -> list[Wire]:
+    """The objects of the manifests, as JSON values."""
     return [one.wire for one in manifests]
 
 

@@ -16,39 +16,42 @@ class ValueSource(Protocol):
     """Reads values by their path."""
 
     def value(self, path: str) -> Any:
-        """The value of a path; every result is a `Template` for a chart."""
+        """The value at a path, its parts separated by dots; for a chart a `Template` of it."""
         ...
 
     def value_or(self, path: str, other: str) -> Any:
-        """The value of a path, or that of the path `other` where it is empty."""
+        """The value at a path or, where that is empty, at the path `other`."""
         ...
 
     def text_or(self, path: str, other: str) -> Any:
-        """The text of a path, or `other` itself where it is empty."""
+        """The text at a path, or the text `other` itself where that is empty."""
         ...
 
     def either(self, path: str, yes: str, no: str = "") -> Any:
-        """`yes`, or `no` where the value of the path is false or empty."""
+        """The text `yes`, or `no` where the value at the path is false or empty."""
         ...
 
     def joined(self, path: str, separator: str = ",") -> Any:
-        """The items of a list as one text."""
+        """The items of the list at a path as one text, with `separator` between them."""
         ...
 
     def text(self, path: str) -> Any:
-        """A number as a text."""
+        """The number at a path as a text."""
         ...
 
     def digest(self, path: str) -> Any:
-        """The SHA-256 of a text."""
+        """The SHA-256 of the text at a path, in hexadecimal."""
         ...
 
     def network_dns_image(self) -> Any:
-        """`networks.dnsImage`; if empty our own image, or "" for CoreDNS."""
+        """The image of networks' name servers: `networks.dnsImage`, if that is set.
+
+        Else our own image or, if `networks.dns` is coredns, "".
+        """
         ...
 
     def image(self) -> Any:
-        """The image with its tag."""
+        """The container image of Hanse, as `repository:tag`."""
         ...
 
 
@@ -56,11 +59,12 @@ class PlainValues:
     """Given values, for plain manifests."""
 
     def __init__(self, values: Values) -> None:
+        """Read from these values; paths have the names of the YAML, as `image.pullPolicy`."""
         self._values = values
         self._tree = msgspec.to_builtins(values)
 
     def value(self, path: str) -> Any:
-        """The value at a path whose parts are separated by dots."""
+        """The value at a path whose parts are separated by dots; `KeyError` for an unknown path."""
         return reduce(lambda tree, part: tree[part], path.split("."), self._tree)
 
     def value_or(self, path: str, other: str) -> Any:
@@ -76,7 +80,7 @@ class PlainValues:
         return yes if self.value(path) else no
 
     def joined(self, path: str, separator: str = ",") -> Any:
-        """The items of a list as one text."""
+        """The items of the list at a path as one text, with `separator` between them."""
         return separator.join(self.value(path))
 
     def text(self, path: str) -> Any:
@@ -88,12 +92,15 @@ class PlainValues:
         return hashlib.sha256(self.value(path).encode()).hexdigest()
 
     def network_dns_image(self) -> Any:
-        """`networks.dnsImage`; if empty our own image, or "" for CoreDNS."""
+        """The image of networks' name servers: `networks.dnsImage`, if that is set.
+
+        Else our own image or, if `networks.dns` is coredns, "".
+        """
         own = "" if self._values.networks.dns == "coredns" else self.image()
         return self._values.networks.dns_image or own
 
     def image(self) -> Any:
-        """`repository:tag` of the image."""
+        """`repository:tag` of the image; the tag is our own version unless one is chosen."""
         return f"{self._values.image.repository}:{self._values.tag}"
 
 
@@ -122,11 +129,11 @@ class HelmValues:
         return Template(f'{{{{ ternary "{no}" "{yes}" (empty .Values.{path}) | quote }}}}')
 
     def joined(self, path: str, separator: str = ",") -> Any:
-        """A template of the items of a list as one text."""
+        """A template of the items of the list at a path as one text, with `separator` between."""
         return Template(f'{{{{ join "{separator}" .Values.{path} | quote }}}}')
 
     def text(self, path: str) -> Any:
-        """A template of a number as a text."""
+        """A template of the number at a path as a text."""
         return Template(f"{{{{ .Values.{path} | int64 | quote }}}}")
 
     def digest(self, path: str) -> Any:
@@ -138,7 +145,10 @@ class HelmValues:
         return Template(f"{{{{ {_HELM_IMAGE} | quote }}}}")
 
     def network_dns_image(self) -> Any:
-        """A template of the image of networks' name servers; "" for CoreDNS unless chosen."""
+        """A template of the image of networks' name servers: `networks.dnsImage`, if set.
+
+        Else our own image or, if `networks.dns` is coredns, "".
+        """
         own = f'(ternary "" ({_HELM_IMAGE}) (eq .Values.networks.dns "coredns"))'
         return Template(f"{{{{ .Values.networks.dnsImage | default {own} | quote }}}}")
 
@@ -163,7 +173,10 @@ class Condition(Struct, frozen=True):
     """What `value` has to be; empty: it is set."""
 
     def holds(self, values: Values) -> bool:
-        """Whether the values meet the condition, and a feature of it is on; `served` is ignored."""
+        """Whether the values meet the condition, and one of its features, if it has any, is on.
+
+        `served` is not looked at: that is for Helm alone.
+        """
         source = PlainValues(values)
         is_set = all(source.value(path) for path in (self.value, self.also) if path)
         is_set = is_set and (not self.equals or source.value(self.value) == self.equals)
@@ -172,7 +185,7 @@ class Condition(Struct, frozen=True):
         return is_set and is_unset and has_feature
 
     def guard(self, text: str) -> str:
-        """The text within a Helm `if` of the condition; unchanged if it always holds."""
+        """The text within a Helm `if` of the condition; unchanged if it has no condition."""
         tests = [f".Values.{path}" for path in (self.value, self.also) if path]
         if self.equals:
             tests[0] = f'(eq .Values.{self.value} "{self.equals}")'

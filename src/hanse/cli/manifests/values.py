@@ -327,7 +327,10 @@ class Values(_Values, frozen=True, kw_only=True):
 
 
 def values_yaml(values: Struct, indent: str = "") -> str:
-    """The values as YAML, each with its description as a comment above it."""
+    """The values as YAML, each with its description as a comment above it.
+
+    `indent` is put before each line; without it, a blank line follows each top-level value.
+    """
     lines: list[str] = []
     hints = get_type_hints(type(values), include_extras=True)
     for one in msgspec.structs.fields(values):

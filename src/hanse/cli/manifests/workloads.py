@@ -77,7 +77,10 @@ def make_deployment(
 def make_container(
     values: ValueSource, name: str, arguments: list[Any], environment: dict[str, Any]
 ) -> Wire:
-    """A container without privileges; a value of the environment that is a dict is `valueFrom`."""
+    """A container with our image, without privileges, on a read-only root filesystem.
+
+    A dict among the values of the environment becomes `valueFrom`, others `value`.
+    """
     return {
         "name": name,
         "image": values.image(),
@@ -126,9 +129,9 @@ def name_server_environment(values: ValueSource) -> dict[str, Any]:
 def name_server_container(
     values: ValueSource, arguments: list[str], environment: dict[str, Any], port: int, last: int
 ) -> Wire:
-    """The container of a name server, with `name_server_volumes` mounted.
+    """The container `dns` of a name server, answering on `port`, with probes and resources.
 
-    One that is about to end answers for `last` seconds more.
+    `name_server_volumes` are mounted. When its pod is to end, it answers for `last` seconds more.
     """
     return {
         **make_container(values, "dns", arguments, environment),
@@ -148,7 +151,7 @@ def name_server_container(
 
 
 def name_server_volumes(values: ValueSource) -> list[Wire]:
-    """The volumes that every name server has."""
+    """The volumes that every name server has: the broker's Secret, and scratch space."""
     return [
         secret_volume("broker", values.value("broker.secret")),
         {"name": "scratch", "emptyDir": {"sizeLimit": "16Mi"}},

@@ -42,9 +42,10 @@ class SeenPair(Struct, frozen=True):
 
     @property
     def wrong(self) -> bool:
-        """Whether a network that is neither the same nor a peer was reached, from any node.
+        """Whether what was seen contradicts what should be.
 
-        Or one of those was not reached from all nodes, although policies allow all of it.
+        True if the target is neither the source nor its peer, and was reached from any node; or if
+        it is, policies allow all of it, and it was not reached from every node.
         """
         if not self.expected:
             return self.seen != "none"
@@ -54,11 +55,12 @@ class SeenPair(Struct, frozen=True):
 async def verify_networks(
     cluster: ClusterAccess, names: Sequence[str], image: str, seconds: float
 ) -> list[SeenPair]:
-    """Connect from each network to each by pods, which are deleted again; all networks by default.
+    """Connect from each network to each by pods, which are deleted again; returns a pair for each.
 
-    Raises `CommandFailed` for networks that do not exist, or more than `MAX_NETWORKS`, and
-    `InputError` where no containers run. `seconds` is how long pods may take to start; no `image`
-    means the agent's.
+    `names` choose the networks, all by default; `seconds` is how long pods may take to start;
+    without an `image` it is that of the agent. Raises `CommandFailed` for networks that do not
+    exist, more than `MAX_NETWORKS`, or pods that do not start, `InputError` where no containers run
+    or no image is known.
     """
     view = await read_reachability(cluster)
     known = [name for name in view.matrix.names if name != OUTSIDE]
@@ -107,7 +109,8 @@ class NetworksRun(Struct, frozen=True):
     async def try_all(self, networks: Sequence[NetworkName]) -> list[Outcome]:
         """Connect from each network to each, itself too, from up to `MAX_NODES` nodes.
 
-        Creates the pods in the namespaces TENANT-default, and deletes them also after an error.
+        Creates the pods in the namespaces TENANT-default, and deletes them also after an error. A
+        failed connection is an outcome; raises `CommandFailed` if pods do not start.
         """
         nodes = await self._host_names()
         try:
@@ -131,7 +134,10 @@ class NetworksRun(Struct, frozen=True):
         return [outcome for outcomes in several for outcome in outcomes]
 
     async def _host_names(self) -> list[str]:
-        """The host name labels of up to `MAX_NODES` ready nodes; one "" for any node if none."""
+        """The first `MAX_NODES` host name labels of ready nodes, sorted.
+
+        [""], which means any node, if there are none.
+        """
         nodes = (await self.client.list(Node)).objects
         names = sorted(n.metadata.labels.get(_HOST_NAME, "") for n in nodes if n.ready)
         return [name for name in names if name][:MAX_NODES] or [""]
@@ -159,7 +165,10 @@ class NetworksRun(Struct, frozen=True):
 
 
 def _attempts(source: NetworkName, addresses: dict[NetworkName, str]) -> list[Attempt]:
-    """One TCP connection to each network's server, its own too, which may take 8 s."""
+    """A TCP connection to the server pod of each network, the source's own too; runs nothing.
+
+    Each may take 8 s.
+    """
     return [
         Attempt(
             "routes",

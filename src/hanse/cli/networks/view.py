@@ -65,7 +65,8 @@ class NetworkSummary(Struct, frozen=True):
 async def read_networks(cluster: ClusterAccess) -> list[NetworkSummary]:
     """Read a cluster's Networks with the number of their pods and Services, sorted by name.
 
-    Empty without Networks; raises `CommandFailed` if the kind is not served.
+    Those of networks' own DNS, and objects that Hanse manages, are not counted; a Network without a
+    phase is New. Empty without Networks; raises `CommandFailed` if the kind is not served.
     """
     async with connect(cluster) as client:
         networks = await _list_networks(client, cluster.name)
@@ -94,7 +95,10 @@ async def _list_networks(client: Client, cluster: str) -> tuple[Network, ...]:
 
 
 def _networks_of(members: Iterable[Object]) -> Iterator[str]:
-    """TENANT.NETWORK of each object, by its labels, without those of the network's own DNS."""
+    """TENANT.NETWORK of each object, by its labels.
+
+    Objects of the network's own DNS, and those that the networks feature owns, are left out.
+    """
     for one in members:
         labels = one.metadata.labels
         if DNS not in labels and not is_managed(labels):
@@ -136,9 +140,9 @@ async def read_reachability(cluster: ClusterAccess) -> ReachabilityView:
 
 
 async def _read_guards(client: Client) -> GuardedNodes:
-    """The nodes of the cluster, and those that have a guard, by the guards' Leases.
+    """How many nodes the cluster has, and how many of them have a guard, by the guards' Leases.
 
-    Both are 0 if there is none at all.
+    Both are 0 if there is no such Lease at all.
     """
     leases = await list_or_empty(client, Lease, GUARDS_NAMESPACE)
     if not leases:

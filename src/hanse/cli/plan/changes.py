@@ -51,8 +51,9 @@ async def plan_changes(
 ) -> PlannedChanges:
     """Dry-run the documents in the context `target`, and preview what agents would write then.
 
-    Reads all clusters; nothing is written. Raises `CommandFailed` if one cannot be read, and
-    `InputError` for an object that features cannot decode.
+    Reads all clusters; nothing is written. What an API server refuses is a result. Raises
+    `CommandFailed` if a cluster cannot be read, `InputError` for an object that features cannot
+    decode, and `KubeError` if `target` does not answer.
     """
     features = app.features()
     fleet, ids = await _read_fleet(clusters) if features else (PreviewedFleet({}, None), {})
@@ -88,9 +89,9 @@ async def plan_changes_in_process(
 def _applied_objects(
     where: ClusterId, dry_runs: Sequence[DryRunResult], features: Sequence[Feature]
 ) -> list[AppliedObject]:
-    """The objects that would be created or updated and that features watch, with the cluster.
+    """The objects that dry runs would create or update and that features watch.
 
-    Raises `InputError` for one that cannot be decoded.
+    Each with `where`, its cluster. Raises `InputError` for one that cannot be decoded.
     """
     return [(where, obj) for one in dry_runs for obj in _decode(one, features)]
 
@@ -98,9 +99,9 @@ def _applied_objects(
 def _seen_at_broker(
     applied: Sequence[AppliedObject], features: Sequence[Feature]
 ) -> list[AppliedObject]:
-    """Those of the objects applied in a member that agents also see there as their broker.
+    """Those of the applied objects that agents watch at the broker, with `BROKER` as their cluster.
 
-    They are returned with `BROKER` as their cluster.
+    For a member that is the broker, too: agents see its objects under both names.
     """
     watches = [w for feature in features for w in feature.watches if w.role is Role.BROKER]
     return [
@@ -135,11 +136,11 @@ def change_rows(planned: PlannedChanges) -> list[dict[str, Any]]:
 async def _read_fleet(
     clusters: Sequence[ClusterAccess],
 ) -> tuple[PreviewedFleet, dict[str, ClusterId]]:
-    """Read all clusters: members by the holder of their agent's Lease, the broker, leaders' Leases.
+    """Read all clusters, and return the fleet to preview, and the cluster ids by context.
 
-    Also returns the cluster id by context. A cluster that has an agent is a member, and the broker,
-    too, if it is one and no cluster without an agent is. Raises `CommandFailed` for a cluster that
-    cannot be read.
+    A cluster whose agent's Lease has a holder is a member, under the id of that holder; other
+    clusters have an id only as the broker. Of several brokers, one without an agent is taken.
+    Raises `CommandFailed` for a cluster that cannot be read.
     """
     members: dict[ClusterId, ClusterAccess] = {}
     members_of: dict[ClusterId, list[ClusterId]] = {}
@@ -169,7 +170,10 @@ async def _read_fleet(
 
 
 async def _lease(member: ClusterId, cluster: ClusterAccess) -> LeaseSpec:
-    """Read the spec of the Lease of a member's leader; an empty one where there is none."""
+    """Read the spec of the Lease in which a member's leader is elected; an empty one without it.
+
+    Raises `KubeError`.
+    """
     async with open_client(cluster.credentials) as client:
         found = await read_or_none(client, Lease, member, SYSTEM)
         return found.spec if found is not None else LeaseSpec()

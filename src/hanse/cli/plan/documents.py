@@ -23,6 +23,7 @@ class Document(Struct, frozen=True):
 
     @property
     def name(self) -> str:
+        """The object's metadata.name."""
         return str(self.wire["metadata"]["name"])
 
     @property
@@ -41,7 +42,10 @@ class _Loader(LOADER):  # type: ignore[misc]  # it is chosen at run time
 
 
 def read_documents(file: str) -> list[Document]:
-    """The objects in a file or in stdin; raises an `InputError` that names file and line."""
+    """The objects in a file, or in stdin for `-`, in order.
+
+    Raises `InputError`, with file and line, if it cannot be read or parsed, or has no object.
+    """
     if file == STDIN:
         return parse_documents(sys.stdin.read(MAX_BYTES + 1), "stdin")
     try:
@@ -55,9 +59,10 @@ def read_documents(file: str) -> list[Document]:
 
 
 def parse_documents(text: str, origin: str) -> list[Document]:
-    """The objects in a text; empty documents are skipped, Lists are expanded.
+    """The objects in a YAML text; empty documents are skipped, Lists are expanded.
 
-    Raises `InputError`, with origin and line, for what is no object, or if there is none at all.
+    Raises `InputError`, with origin and line, for what is not YAML, no object or too large, or if
+    there is no object at all.
     """
     try:
         found = [one for at, value in _parsed(text, origin) for one in _objects(value, at)]

@@ -34,9 +34,11 @@ class DryRunResult(Struct, frozen=True):
 async def dry_run_all(
     client: Client, documents: Iterable[Document], namespace: str
 ) -> list[DryRunResult]:
-    """Send each document to the API server with dryRun=All; `namespace` for those without one.
+    """Send each document to the API server with dryRun=All; results are in order.
 
-    A kind that is not served, or an error of the API server, is a result `refused`.
+    `namespace` is for objects without one. A kind that is not served, or an error of the API
+    server, is a result `refused`; no answer raises `KubeError`. Creates in namespaces that are
+    among the documents are not sent.
     """
     await refresh(client)
     served = client.rest_mapper.served
@@ -63,9 +65,11 @@ async def dry_run_all(
 async def _dry_run(
     client: Client, document: Document, kind: Kind, namespace: str, new_namespaces: set[str]
 ) -> DryRunResult:
-    """Dry run one document as a create, or as a merge patch if the object exists.
+    """Dry-run one document as a create, or as a merge patch if the object exists.
 
-    If its namespace is also among the documents, a create is not sent, and always succeeds.
+    The verb is `unchanged` if the patch changes nothing but what the server sets, and `refused`
+    after an error of the API server. A create in one of `new_namespaces` is not sent, and counts as
+    a success.
     """
     place = namespace if kind.namespaced else ""
     ref = ObjectRef(kind, document.name, place)
@@ -92,7 +96,7 @@ async def _dry_run(
 
 
 async def _get_or_none(client: Client, path: str) -> Wire | None:
-    """The object at the path, None if it does not exist."""
+    """GET the object at a path; None if it does not exist."""
     try:
         return await _send_and_decode(client, Request("GET", path))
     except NotFound:

@@ -104,7 +104,7 @@ def resolve(
 def _select_clusters(settings: GlobalOptions) -> "tuple[ClusterAccess, ...]":
     """Start logging, and return the clusters that the settings name.
 
-    Raises `InputError` as `select_clusters` does.
+    Raises `InputError` for an unknown context or an unusable kubeconfig.
     """
     from hanse.cli.clusters import select_clusters
     from hanse.cli.process import start_logging
@@ -144,7 +144,10 @@ def _member_cell(member: "MemberStatus") -> str:
 
 
 def _policy_problems(policy: "PolicyView") -> list[str]:
-    """A line per member that needs attention, and per overruled change with the remedy."""
+    """A line for each member that needs attention, sorted by cluster, with its message or phase.
+
+    Then one for each overruled change, with the command that settles it.
+    """
     problems = [
         f"{cluster}: {member.message or member.phase}"
         for cluster, member in sorted(policy.members.items())

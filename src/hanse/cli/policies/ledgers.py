@@ -30,7 +30,10 @@ class Ledgers(Struct, frozen=True):
 
     @property
     def policies(self) -> list[PolicyView]:
-        """All policies in the ledgers, each with its state in every cluster that was read."""
+        """The policies in the ledgers, sorted, each with its state in every cluster that was read.
+
+        One that was deleted is listed only if it needs attention.
+        """
         return list_policies(self.records)
 
     @property
@@ -74,7 +77,8 @@ async def apply_decision(clusters: Sequence[ClusterAccess], decision: Decision) 
     """Annotate the policy in one cluster, and wait until its leader has removed the annotation.
 
     Returns a line for the user. Raises `InputError` for an unknown policy or context, or if there
-    is nothing to decide, and `CommandFailed` after the time-out, when the annotation stays.
+    is nothing to decide, and `CommandFailed` if the policy is applied nowhere yet, or after the
+    time-out, when the annotation stays.
     """
     ledgers = await read_ledgers(clusters)
     policy = next((p for p in ledgers.policies if _has_key(p, decision.key)), None)
@@ -94,10 +98,12 @@ async def apply_decision(clusters: Sequence[ClusterAccess], decision: Decision) 
 
 
 def _deciding_cluster(policy: PolicyView, decision: Decision) -> ClusterId:
-    """The cluster where the policy is to be annotated: in quarantine, else one that applied it.
+    """The cluster where the policy is to be annotated with the decision.
 
-    That of --in, else the first by name. Raises `InputError` if the decision does not fit the
-    policy's state, or --in has to choose, and `CommandFailed` if the policy is applied nowhere yet.
+    For `keep` and `yield` while the policy is in quarantine: the cluster of --in or the only one
+    where it is; else the cluster of --in, or the first by name, that has applied it. Raises
+    `InputError` if --in or the choice does not fit the policy's state, or there is nothing to
+    decide; `CommandFailed` if the policy is applied nowhere yet.
     """
     waiting = sorted(c for c, m in policy.members.items() if m.phase == "Quarantined")
     if decision.choice in (KEEP, YIELD) and waiting:
@@ -123,7 +129,7 @@ def _deciding_cluster(policy: PolicyView, decision: Decision) -> ClusterId:
 
 
 async def _annotate_resolution(client: Client, kind: type[Policy], decision: Decision) -> None:
-    """Patch the policy with the annotation that tells the leader the decision."""
+    """Patch the policy with the annotation that tells the cluster's leader the user's choice."""
     change = {"metadata": {"annotations": {RESOLVE_ANNOTATION: decision.choice}}}
     await client.patch(kind, decision.key.name, decision.key.namespace, change)
 
@@ -155,6 +161,6 @@ def _has_key(policy: PolicyView, key: Key) -> bool:
 
 
 async def _read_records(_: ClusterAccess, client: Client) -> tuple[ConfigMap, ...]:
-    """The ConfigMaps of the policy ledger in the system namespace."""
+    """List the ConfigMaps of the policy ledger in the namespace that Federations use."""
     labels = f"{LEDGER_LABEL}={POLICIES}"
     return (await client.list(ConfigMap, namespace=SYSTEM, labels=labels)).objects

@@ -79,7 +79,10 @@ def command(
 
 
 def _parse_question(name: str, zone: str, wanted: str) -> tuple[str, int]:
-    """The fully qualified name, and the number of the record type; raises `InputError`."""
+    """The fully qualified name, with a final dot, and the number of the record type.
+
+    SERVICE.NAMESPACE is completed to a name in the zone. Raises `InputError` if one is invalid.
+    """
     from hanse.app.explain import InvalidQuestion, full_name, record_type
 
     try:
@@ -91,9 +94,9 @@ def _parse_question(name: str, zone: str, wanted: str) -> tuple[str, int]:
 def _view(
     zone: str, local_first: bool, global_zones: Sequence[str], settings: GlobalOptions
 ) -> "View":
-    """The view of a name server with these options; raises `InputError` for an invalid global zone.
+    """The DNS view of a name server with these options; raises `InputError` for an invalid zone.
 
-    Without any global zone, a local federation that runs has its own.
+    Without any global zone, the view has that of a local federation if one runs here, else none.
     """
     from hanse.cli.clusters import is_local
     from hanse.local.up.sample import GLOBAL_ZONE
@@ -119,8 +122,9 @@ def _resolve_in_clusters(
 ) -> "list[ClusterAnswer | NoAnswer]":
     """The answers of the chosen clusters, from what their API servers list; no DNS query is sent.
 
-    A replica name outside the zone is resolved as such, and raises `CommandFailed` without a
-    broker; every other name as a Service or host. The broker does not answer beside others.
+    A name of a replica that is not in the zone of the view is resolved with the broker, and raises
+    `CommandFailed` without one; every other name is that of a Service or host. A broker answers
+    only if it is the sole cluster. Starts logging.
     """
 
     from hanse.app.explain_replicas import parse_replica_name
@@ -144,7 +148,7 @@ def _resolve_in_clusters(
 
 
 def _is_unanswered(answer: "ClusterAnswer | NoAnswer") -> bool:
-    """Whether a cluster could not be read; a negative DNS answer is an answer."""
+    """Whether a cluster could not be read; False for a negative DNS answer, which is an answer."""
     from hanse.cli.resolve.services import NoAnswer
 
     return isinstance(answer, NoAnswer)

@@ -44,9 +44,9 @@ async def resolve_replicas(
 ) -> list[ClusterAnswer | NoAnswer]:
     """Compute the answer of every cluster but the broker, from lists of API servers.
 
-    The broker is found among the candidates, and answers itself if it is the only cluster. A
-    cluster that cannot be read is a `NoAnswer`, the only one if that is the broker. Raises
-    `CommandFailed` without a broker.
+    The broker is found among `candidates`, and answers itself if no other cluster is in `clusters`.
+    A cluster that cannot be read is a `NoAnswer`; if that is the broker, its `NoAnswer` is the only
+    result. Raises `CommandFailed` without a broker.
     """
     broker = await find_broker(candidates)
     namespace = question.namespace
@@ -68,7 +68,11 @@ async def resolve_replicas(
 
 
 async def _read_broker(client: Client, namespace: str) -> _BrokerRead:
-    """List a namespace's StatefulSetShares, and all parts, Leases and records, from the broker."""
+    """List what decides an answer from the broker; raises `KubeError`.
+
+    The StatefulSetShares of `namespace`, and all parts, Leases and records of the broker's
+    namespace.
+    """
     return _BrokerRead(
         await client.list(StatefulSetShares, namespace=namespace),
         await client.list(StatefulSetPart, namespace=BROKER_NAMESPACE),
@@ -86,7 +90,7 @@ def _snapshot(
 ) -> Snapshot:
     """The snapshot that the agent of `local` would have, with the broker's objects as `BROKER`.
 
-    Both count as synced.
+    Both clusters count as synced; `zone` says which indexes the stores have.
     """
     now, facts = datetime.now(UTC), Facts()
     for name, role in ((local, Role.LOCAL), (BROKER, Role.BROKER)):

@@ -67,15 +67,16 @@ class _ClusterRead(Struct, frozen=True):
 async def resolve_services(
     name: str, rtype: int, clusters: Sequence[ClusterAccess], view: View
 ) -> list[ClusterAnswer | NoAnswer]:
-    """Compute the answer of every cluster but the broker, from lists of API servers.
+    """Compute the answer of every cluster but brokers, in order, from lists of API servers.
 
-    A broker that is the only cluster answers, too; a cluster that cannot be read is a `NoAnswer`.
+    A sole cluster answers, also if it is the broker; a cluster that cannot be read is a `NoAnswer`.
+    The ClusterSet and the liveness of members are those of the first broker among the clusters.
     """
     question = parse_service_name(wire_name(name), view)
     namespace = question.key.namespace if question is not None else ""
 
     async def read(_: ClusterAccess, client: Client) -> _ClusterRead:
-        """Read one cluster, in the namespace that the name is in."""
+        """List what decides an answer from one cluster, in the namespace that the name is in."""
         return await _read_cluster(client, namespace)
 
     results = await read_clusters(clusters, read)
@@ -92,13 +93,16 @@ async def resolve_services(
 
 
 def no_answer(failure: ReadFailure) -> NoAnswer:
-    """The failure as an answer with its reason."""
+    """The `NoAnswer` of a cluster that could not be read, with the error's text as its reason."""
     on_timeout = f"no answer within {READ_TIMEOUT.total_seconds():.0f} s"
     return NoAnswer(failure.cluster, failure.message(on_timeout))
 
 
 async def _read_cluster(client: Client, namespace: str) -> _ClusterRead:
-    """List what answers depend on, one after another; fields of kinds not served are None."""
+    """List what answers depend on, one kind after another; None for kinds that are not served.
+
+    ServiceImports and slices only of `namespace`, all for "".
+    """
     return _ClusterRead(
         await _list_if_served(client, ServiceImport, namespace),
         await _list_if_served(client, EndpointSlice, namespace, SERVICE_NAME),
@@ -121,9 +125,10 @@ async def _list_if_served(
 def _snapshot(
     local: ClusterId, read: _ClusterRead, broker: _ClusterRead | None, now: datetime
 ) -> Snapshot:
-    """The snapshot that the agent of `local` would have, with the broker's objects, if known.
+    """The snapshot that the agent of `local` would have, with the broker's objects as `BROKER`.
 
-    Both count as synced, and kinds that were not listed as not served.
+    Both clusters count as synced, also without a `broker`; kinds that were not listed count as not
+    served.
     """
     facts = Facts()
     sets = broker.sets if broker is not None else None

@@ -176,7 +176,7 @@ def restart(context: click.Context, name: str) -> None:
 
 
 def _select_set(context: click.Context, name: str) -> "tuple[Sequence[ClusterAccess], str, str]":
-    """All clusters that the settings name, and namespace and name of NAMESPACE/NAME.
+    """The clusters that the settings name, and the namespace and name in NAMESPACE/NAME.
 
     Raises `InputError` for other text. Starts logging.
     """

@@ -34,7 +34,7 @@ class SubmittedObject(Struct, frozen=True):
 
     @property
     def template(self) -> Wire:
-        """The pod template of the set."""
+        """The pod template in the spec, which a FederatedStatefulSet has one level deeper."""
         if isinstance(self.present, StatefulSet):
             return self.present.spec.template
         template: Wire = self.present.spec.template.spec["template"]
@@ -42,7 +42,7 @@ class SubmittedObject(Struct, frozen=True):
 
     @property
     def template_path(self) -> tuple[str, ...]:
-        """The names of the fields down to the pod template, which depend on the kind."""
+        """The names of the fields down to the pod template: `spec`, `template`, or these twice."""
         above = ("spec", "template") if isinstance(self.present, FederatedStatefulSet) else ()
         return (*above, "spec", "template")
 
@@ -59,7 +59,7 @@ class Revision(Struct, frozen=True):
 
     @property
     def images(self) -> tuple[str, ...]:
-        """The images of its containers."""
+        """The images of the template's containers, in order, without init containers."""
         containers = self.template.get("spec", {}).get("containers") or ()
         return tuple(str(each.get("image", "")) for each in containers)
 
@@ -72,9 +72,10 @@ class History(Struct, frozen=True):
     revisions: tuple[Revision, ...]
 
     def choose(self, number: int | None) -> Revision:
-        """The revision of a number; without one the newest that is not the set's now.
+        """The revision of a number; without one the newest that is not the set's present template.
 
-        Raises `CommandFailed` if there is none, or if the set's own is not known without a number.
+        Raises `CommandFailed` if there is none or, without a number, if the present template is not
+        among the revisions.
         """
         if number is None and not any(revision.is_present for revision in self.revisions):
             raise CommandFailed(
@@ -92,11 +93,12 @@ class History(Struct, frozen=True):
 async def read_history(
     clusters: Sequence[ClusterAccess], namespace: str, name: str, source: str = ""
 ) -> History:
-    """Read a set's ControllerRevisions from the first cluster that has some, or from `source`.
+    """Read a set's ControllerRevisions from a cluster that runs it; only from `source`, if given.
 
-    One that has the set's template now comes before others: a bad one has halted in the cluster
-    that got it first. One that cannot be read is left out. Raises `CommandFailed` if none has any,
-    or the set is not found where it was submitted, and the error of one that cannot be read then.
+    The first cluster in which one is the set's present template is taken, else the first that has
+    any: a bad template has halted in the cluster that got it first. Clusters that cannot be read
+    are left out, unless no other has any: then their error is raised. Raises `CommandFailed` if
+    none has any, or the set is not found where it was submitted.
     """
     submitted = await _find_submitted(clusters, namespace, name)
     other: History | None = None
@@ -128,10 +130,10 @@ async def undo(
     number: int | None,
     source: str = "",
 ) -> Revision:
-    """Patch the set, where it was submitted, with the template of an earlier revision.
+    """Patch the set, where it was submitted, with the pod template of an earlier revision.
 
-    Returns that revision. Raises `CommandFailed` for a set with overrides, or as `read_history` and
-    `History.choose` do; the patch fails if the template was changed meanwhile.
+    Returns that revision. Raises `CommandFailed` for a set with overrides, if no revision fits or
+    is found, and if the template was changed meanwhile.
     """
     history = await read_history(clusters, namespace, name, source)
     chosen = history.choose(number)
@@ -153,9 +155,10 @@ async def undo(
 
 
 async def restart(clusters: Sequence[ClusterAccess], namespace: str, name: str) -> None:
-    """Patch the set's template, where it was submitted, with an annotation of the present time.
+    """Annotate the set's pod template, where it was submitted, with the present time.
 
-    Raises `CommandFailed` if that place is not found.
+    So its replicas are rolled out anew; that is not waited for. Raises `CommandFailed` if that
+    place is not found.
     """
     submitted = await _find_submitted(clusters, namespace, name)
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -169,10 +172,11 @@ async def restart(clusters: Sequence[ClusterAccess], namespace: str, name: str) 
 async def _find_submitted(
     clusters: Sequence[ClusterAccess], namespace: str, name: str
 ) -> SubmittedObject:
-    """Read the set where it was submitted: at the broker or, if agents own that one, in its host.
+    """Read the set where it was submitted: at the broker, or in the cluster that hosts it.
 
-    The host is a cluster whose own FederatedStatefulSet has the same spec. Raises `CommandFailed`
-    without one, and the error of a cluster that cannot be read then, which may be the host.
+    A set at the broker that agents own is hosted by a cluster whose own FederatedStatefulSet has
+    the same spec. Raises `CommandFailed` if there is no set, or no such cluster, and the error of a
+    cluster that cannot be read in the latter case, as it may be the host.
     """
     broker = await find_broker(clusters)
     async with connect(broker) as client:
@@ -224,8 +228,8 @@ async def _read_set(
 async def _revisions(client: Client, namespace: str, name: str, present: Wire) -> list[Revision]:
     """List the ControllerRevisions of a set's StatefulSets in one cluster, the newest last.
 
-    Empty if the set has no StatefulSet there. The last that has the template `present`, with or
-    without defaults, is marked as the set's now.
+    Empty if the set has no StatefulSet there. One at most is marked as the set's now: the last that
+    equals `present`, else the last that has all its fields.
     """
     owned = (await client.list(StatefulSet, namespace=namespace, labels=f"{SET}={name}")).objects
     uids = {each.metadata.uid for each in owned}
@@ -235,7 +239,10 @@ async def _revisions(client: Client, namespace: str, name: str, present: Wire) -
 
 
 def _decoded(revisions: Iterable[ControllerRevision], present: Wire) -> Iterable[Revision]:
-    """The revisions with their pod templates; one at most is marked as the set's now."""
+    """The revisions in order, with their pod templates.
+
+    One at most is marked as the set's now, by `_index_of`.
+    """
     kept = list(revisions)
     templates = [{**each.data.get("spec", {}).get("template", {})} for each in kept]
     for template in templates:
@@ -247,9 +254,10 @@ def _decoded(revisions: Iterable[ControllerRevision], present: Wire) -> Iterable
 
 
 def _index_of(present: Wire, templates: Sequence[Wire]) -> int | None:
-    """The index of the set's template now: the last equal one, else the last that contains it.
+    """The index of the last template equal to `present`, else of the last that has all its fields.
 
-    None without. API servers fill in defaults of StatefulSets, not of FederatedStatefulSets.
+    None if there is none. API servers fill in defaults of StatefulSets, not of
+    FederatedStatefulSets.
     """
     found = (at for at, template in enumerate(templates) if template == present)
     filled = (at for at, template in enumerate(templates) if contains(template, present))

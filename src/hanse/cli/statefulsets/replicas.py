@@ -53,10 +53,10 @@ class SetView(Struct, frozen=True, rename="camel"):
 async def read_sets(
     clusters: Sequence[ClusterAccess], namespace: str, names: StatefulSetOptions
 ) -> list[SetView]:
-    """Read all sets of a namespace, or of all, from the broker, which is found by its objects.
+    """Read all sets of a namespace, or of all for "", from the broker among the clusters.
 
-    Also sets in trouble that clusters run without shares. Raises `CommandFailed` without a broker,
-    or if it does not serve StatefulSetShares.
+    Sets that clusters run without shares follow, if they report a problem. Raises `CommandFailed`
+    without a broker, or if it does not serve StatefulSetShares.
     """
     broker = await find_broker(clusters)
     async with connect(broker) as client:
@@ -77,9 +77,10 @@ async def read_sets(
 async def accept_cluster(
     clusters: Sequence[ClusterAccess], namespace: str, name: str, cluster: ClusterId
 ) -> None:
-    """Annotate a cluster's StatefulSetPart on the broker: its agent may start empty replicas.
+    """Annotate a cluster's StatefulSetPart on the broker: its agent may start empty replicas then.
 
-    Raises `CommandFailed` if there is none, or its annotation does not say that it waits for that.
+    Raises `CommandFailed` if there is none, or its annotation does not say that the cluster waits
+    for that.
     """
     broker = await find_broker(clusters)
     async with connect(broker) as client:
@@ -103,9 +104,9 @@ async def accept_cluster(
 def sets_without_shares(
     shares: Iterable[StatefulSetShares], parts: Iterable[StatefulSetPartSpec]
 ) -> list[SetView]:
-    """Sets that the broker has no shares for, if a cluster that runs them reports a problem.
+    """Sets that the broker has no shares for, if the part of a cluster reports a problem.
 
-    They are sorted by namespace and name.
+    Parts that have ended do not count. The sets are sorted by namespace and name, without replicas.
     """
     known = {(s.metadata.namespace, s.metadata.name) for s in shares}
     trouble: dict[tuple[str, str], list[str]] = {}
@@ -122,9 +123,10 @@ def set_view(
     away: frozenset[ClusterId],
     names: StatefulSetOptions,
 ) -> SetView:
-    """A set, from its shares and the reports of its clusters; replicas in `away` clusters are away.
+    """A set, from its shares and its clusters' parts: replicas, problems, what is waited for.
 
-    One of a newer schema has no replicas, but that trouble.
+    Replicas whose cluster is in `away` are away. A set whose shares have a newer schema has no
+    replicas, but that as its trouble.
     """
     meta, spec = record.metadata, record.spec
     own = {p.cluster: p for p in parts if (p.namespace, p.name) == (meta.namespace, meta.name)}
@@ -163,9 +165,11 @@ def _replica_view(
     away: frozenset[ClusterId],
     options: StatefulSetOptions,
 ) -> ReplicaView:
-    """One replica by its cluster's report: missing without one, away if its cluster is.
+    """One replica by its cluster's report: ready or not, and missing if it is not reported.
 
-    Unknown if the report has a newer schema. It has DNS names only if the set has a Service.
+    Whatever is reported, it is away if its cluster is, and else unknown if the report has a newer
+    schema. It has DNS names only if the set has a Service, and one with the federation's name only
+    if the set is load-balanced.
     """
     meta, spec = record.metadata, record.spec
     name = replica_name(meta.name, cluster, ordinal)

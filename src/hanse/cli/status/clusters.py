@@ -18,7 +18,10 @@ from hanse.cli.tables import table
 
 
 def json_document(cluster: InventoryResult, local: LocalFederationState) -> dict[str, Any]:
-    """A cluster's inventory as JSON, with connections, DNS and metrics of a local federation."""
+    """A cluster's inventory as JSON, with the connections, DNS and metrics of a local federation.
+
+    The latter are empty for a cluster that no local federation runs.
+    """
     name = cluster.name
     return {
         **_inventory_document(cluster),
@@ -77,7 +80,10 @@ def _service_counts(services: ServiceInventory) -> dict[str, Any]:
 
 
 def print_table(clusters: Sequence[InventoryResult]) -> None:
-    """Print the table of clusters; one that was not read shows dashes and the reason."""
+    """Print the table of clusters; one that was not read shows dashes and the reason.
+
+    Nodes are `ready/all`, `?` if not read, and a dash for a broker without any.
+    """
     rows = []
     for one in clusters:
         if isinstance(one, ClusterInventory):
@@ -132,7 +138,7 @@ def print_memberships(clusters: Sequence[InventoryResult]) -> None:
 
 
 def print_unsynced(phases: ConnectionPhases) -> None:
-    """Print the connections of local agents that are not Synced."""
+    """Print a line for each connection of a local agent that is not Synced; else nothing."""
     for agent, clusters in phases.items():
         for cluster, phase in clusters.items():
             if phase != "Synced":
@@ -155,9 +161,9 @@ def membership_document(membership: MembershipState | None) -> dict[str, Any] | 
 
 
 def print_membership(clusters: Sequence[tuple[str, MembershipState]]) -> None:
-    """Print who leads each member and which supervisors reach it, as supervisors' statuses say.
+    """Print who leads each member and which supervisors reach it, sorted by member.
 
-    Nothing without a supervisor.
+    By the status of supervisors' Federations alone; prints nothing if they list no member.
     """
     supervisors = [(cluster, one) for cluster, one in clusters if one.supervises]
     names = sorted({m.cluster for _, one in supervisors for m in one.members})

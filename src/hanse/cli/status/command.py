@@ -91,7 +91,8 @@ def _status_text(
 ) -> tuple[str, bool]:
     """Read everything, and return the text to show, and whether `fail_on` or worse was found.
 
-    `form` is json, yaml, table or wide; `namespace` limits findings and items, if it is given.
+    `form` is json, yaml, table or wide; `namespace`, unless "", limits findings and items. Without
+    `fail_on` the latter is False. Raises `InputError` for an unusable kubeconfig.
     """
     from hanse.cli.findings import reaches
     from hanse.model.findings import Severity
@@ -114,7 +115,10 @@ def _status_text(
 
 
 def _concerns(finding: "Finding", namespace: str) -> bool:
-    """Whether a finding or a consequence is in the namespace, or in none; True for namespace ""."""
+    """Whether the subject of a finding, or of a consequence, is in the namespace or in none.
+
+    True for namespace "".
+    """
     spaces = {finding.subject.namespace, *(c.subject.namespace for c in finding.consequences)}
     return not namespace or "" in spaces or namespace in spaces
 
@@ -147,9 +151,9 @@ def _tables(
     *,
     wide: bool,
 ) -> str:
-    """Everything as text with tables, what is wrong first, in full if `wide`.
+    """Everything as text with tables, what is wrong first; with `wide` in full.
 
-    Coloured if stdout is a terminal.
+    Coloured as the command's context says, else if stdout is a terminal.
     """
     import io
     import sys
@@ -181,7 +185,7 @@ def _tables(
 def _read_results(settings: GlobalOptions) -> "Results":
     """Read all clusters and the local federation's control socket concurrently; starts logging.
 
-    Raises `InputError` as `select_clusters` does.
+    Clusters that cannot be read are in the result. Raises `InputError` for an unusable kubeconfig.
     """
     import asyncio
 

@@ -23,7 +23,10 @@ Items = Mapping[str, Mapping[str, FeatureItem]]
 
 
 def json_document(items: Items, namespace: str) -> dict[str, Any]:
-    """The items of each view, as part of the JSON of `hanse status`."""
+    """The items of each view as JSON values, by the view's key in the JSON of `hanse status`.
+
+    Only those of `namespace`, unless that is "".
+    """
     return {
         key: [msgspec.to_builtins(one) for one in _in_namespace(items[name], namespace)]
         for name, (key, _) in SECTIONS.items()
@@ -33,7 +36,10 @@ def json_document(items: Items, namespace: str) -> dict[str, Any]:
 def print_tables(
     items: Items, namespace: str, *, wide: bool, names: Iterable[str] = SECTIONS
 ) -> None:
-    """Print a table for each view that has items; `wide` with all that is known of each."""
+    """Print a table for each view that has items in `namespace` ("": in any).
+
+    With `wide` there is a column with all details. `names` are the views, in order.
+    """
     for name in names:
         _, head = SECTIONS[name]
         shown = _in_namespace(items[name], namespace)
@@ -49,9 +55,9 @@ def _in_namespace(items: Mapping[str, FeatureItem], namespace: str) -> Iterator[
 
 
 def _row(one: FeatureItem, *, is_host: bool, wide: bool) -> tuple[str, ...]:
-    """The name, the state, each cluster's part, and with `wide` what else there is to know.
+    """An item's cells: name, coloured state, each cluster's part or `-`, and with `wide` details.
 
-    A host goes by its name alone, others have their namespace before it.
+    A host is called by its name alone, others by NAMESPACE/NAME.
     """
     clusters = (
         click.style(f"{part.cluster} {part.text}".rstrip(), fg=_COLORS[part.state])

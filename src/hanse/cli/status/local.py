@@ -27,7 +27,10 @@ class LocalFederationState(Struct, frozen=True):
 
 
 async def read_local_state(settings: GlobalOptions) -> LocalFederationState:
-    """Ask the local federation's control socket for its state; empty where none answers."""
+    """Ask the local federation's control socket for its state.
+
+    Empty if no federation runs there, or it does not answer; nothing is raised then.
+    """
     if not is_local(settings):
         return LocalFederationState()
     try:

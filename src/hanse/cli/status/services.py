@@ -20,9 +20,10 @@ MOST_LISTED = 200
 
 
 def print_services(services: Sequence[ServiceItem], *, whole: bool) -> None:
-    """Print exported services: each one if they are few or `whole` is wanted.
+    """Print exported services: all if they are at most `MOST_LISTED`, or with `whole`.
 
-    Else those with which something is wrong, and how many there are in each namespace.
+    Else only those with which something is wrong, and a table with the numbers of all and of ready
+    ones in each namespace.
     """
     if whole or len(services) <= MOST_LISTED:
         print_table(services)
@@ -58,9 +59,9 @@ def print_table(services: Sequence[ServiceItem]) -> None:
 
 
 def _import_cells(service: ServiceItem) -> tuple[str, str, str]:
-    """Type, ports and exporters, which imports say; `-` where there are none.
+    """Type, ports and exporters of a service; `-` where there are none.
 
-    All three are marked as unknown if imports could not be read.
+    All three are `not known` if its imports could not be read. Lost exporters are left out.
     """
     if service.unknown:
         return (_UNKNOWN, _UNKNOWN, _UNKNOWN)
@@ -72,14 +73,18 @@ def _import_cells(service: ServiceItem) -> tuple[str, str, str]:
 
 
 def _endpoints_cell(exporter: ServiceExporter) -> str:
-    """`ready/all`; `lost` for a lost exporter, and a mark for numbers that are not known."""
+    """`ready/all` endpoints; `not known` if they were not read, `lost` for a lost exporter."""
     if exporter.unknown:
         return _UNKNOWN
     return "lost" if exporter.lost else f"{exporter.ready}/{exporter.all}"
 
 
 def json_document(service: ServiceItem) -> dict[str, Any]:
-    """A service as it is in the JSON of `hanse status`; what could not be read is null."""
+    """A service as it is in the JSON of `hanse status`.
+
+    Where its imports could not be read, `unknown` has the reason, and type, ports, exporters and
+    importers are null; so are endpoints of a cluster that were not read.
+    """
     unknown = (
         {"unknown": service.unknown, **dict.fromkeys(("type", "ports", "exporters", "importers"))}
         if service.unknown

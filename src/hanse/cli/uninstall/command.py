@@ -56,7 +56,10 @@ def command(
     cluster = select_cluster(settings)
 
     async def uninstall() -> None:
-        """Print what is installed, or how to delete it by hand; with --yes delete it."""
+        """Print what is installed, or with --kubectl how to delete it; with --yes delete it.
+
+        Without --force the broker is left first. Without --yes nothing is written.
+        """
         async with connect(cluster) as client:
             found = await find_installation(client, definitions=not keep_kinds)
             if by_hand:
@@ -81,9 +84,10 @@ async def _remove(
 ) -> None:
     """Leave the broker, if one is given, delete everything, and check that nothing came back.
 
-    CustomResourceDefinitions only with `definitions`. Raises `CommandFailed` if it is the broker
-    of, or in a Federation with, others, an agent elsewhere is alive (none is checked with `force`),
-    it cannot leave, or something is there again. Progress goes to stderr.
+    CustomResourceDefinitions only with `definitions`. Without `force`, raises `CommandFailed` if
+    the cluster is the broker of others or in a Federation with others, or an agent that runs
+    elsewhere is alive. Always raises it if the cluster cannot leave the broker, or something is
+    there again. Progress goes to stderr.
     """
     from hanse.cli.uninstall.leaving import check_members, leave_first
     from hanse.cli.uninstall.removal import find_installation, remove_installation
@@ -107,9 +111,9 @@ async def _remove(
 
 
 def print_installation(name: str, found: "Installation") -> None:
-    """Print what is to be removed, three names per step, or that nothing is installed.
+    """Print what is to be removed, at most three names for each step, or that there is nothing.
 
-    With CustomResourceDefinitions also how many objects of users go with them.
+    With CustomResourceDefinitions also how many objects of each of these kinds go with them.
     """
     if not found:
         click.echo(f"{name}: nothing of Hanse is here")
@@ -129,7 +133,7 @@ def print_installation(name: str, found: "Installation") -> None:
 
 
 async def _check_agent(client: "Client", name: str, found: "Installation", *, force: bool) -> None:
-    """Raise `CommandFailed` if the agent's Lease is renewed and its Deployment is not in `found`.
+    """Raise `CommandFailed` if the agent's Lease is renewed in time and `found` lacks its workload.
 
     Uninstalling does not stop such an agent. Not checked with `force`.
     """

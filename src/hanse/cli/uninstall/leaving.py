@@ -56,9 +56,9 @@ async def find_joined_broker(client: Client) -> JoinedBroker | None:
 
 
 async def check_members(client: Client, name: str) -> None:
-    """Raise `CommandFailed` if a cluster is the broker of others that have not left.
+    """Raise `CommandFailed` if a cluster is in a Federation with others, or the broker of others.
 
-    Also if it is in a Federation with others.
+    Members that have left the broker, and the cluster's own record, do not count.
     """
     await _check_federation(client, name)
     records = await list_or_empty(client, ClusterMember)
@@ -75,7 +75,8 @@ async def check_members(client: Client, name: str) -> None:
 async def _check_federation(client: Client, name: str) -> None:
     """Raise `CommandFailed` if a cluster is in a Federation with others, by its claims.
 
-    A last supervisor whose Federation lists no other member passes.
+    A supervisor whose Federations list no other member passes, and so does a cluster that claims no
+    Federation.
     """
     claims = await read_claims(client)
     league, own = claims.get(CLUSTER_SET, ""), claims.get(FEDERATED_ID, "")
@@ -92,10 +93,11 @@ async def _check_federation(client: Client, name: str) -> None:
 async def leave_first(
     client: Client, name: str, joined: JoinedBroker, echo: Callable[[str], None]
 ) -> None:
-    """Set the cluster's record on the broker to Leaving, and wait until its agent says Left.
+    """Set the cluster's record on the broker to Leaving, and wait until it has left.
 
-    Returns at once if there is no record, or it has left. Raises `CommandFailed` if no agent runs,
-    the broker fails, or time is up. The account on the broker stays.
+    Its agent has to withdraw what it published. Returns at once if there is no record, or it has
+    left. Raises `CommandFailed` if no agent of that id runs, the broker fails, or after
+    `LEAVE_TIMEOUT`. The account on the broker stays.
     """
     by_force = (
         f"or add --force, and let an administrator of the broker run `hanse leave --broker BROKER "

@@ -92,7 +92,10 @@ class Installation(Struct, frozen=True):
         return bool(self.held or self.released) or any(objects for _, objects in self.steps())
 
     def steps(self) -> Iterator[tuple[str, tuple[OwnedObject, ...]]]:
-        """The objects to delete in order, each step with its title; without those `held`."""
+        """The objects to delete in the order of deletion, by step with its title, empty ones too.
+
+        Objects `held` and `released` are not among them, as they are patched.
+        """
         yield _AGENTS, self.workloads
         yield "admission", self.admission
         yield "what agents wrote", self.owned
@@ -101,10 +104,11 @@ class Installation(Struct, frozen=True):
 
 
 async def find_installation(client: Client, *, definitions: bool) -> Installation:
-    """List all served kinds for what Hanse made; nothing is deleted.
+    """List all served kinds for what Hanse made in a cluster; nothing is deleted.
 
-    By the owner label, the part-of label, and the category of definitions, which are left out
-    without `definitions`. Kinds that may not be listed count as empty.
+    It is known by the owner label with a valid owner annotation, the part-of label, and the
+    category of CustomResourceDefinitions, which are left out without `definitions`. Kinds that may
+    not be listed count as empty.
     """
     await refresh(client)
     served = client.rest_mapper.served
@@ -145,9 +149,9 @@ async def remove_installation(
 ) -> None:
     """Remove our finalizers from users' objects, then delete each step and wait until it is gone.
 
-    Replicas of sets over clusters are released as soon as no agent of the cluster could own them
-    again. Raises `CommandFailed` if a step takes longer than `DELETION_TIMEOUT`, or an object is
-    there again.
+    After the workloads are gone, what replicas of sets over clusters need loses our label and
+    annotations, and stays. Raises `CommandFailed` if a step takes longer than `DELETION_TIMEOUT`,
+    or an object is there again.
     """
     for one in found.held:
         await _patch(client, one, _without_our_finalizers(one))
@@ -160,9 +164,9 @@ async def remove_installation(
 
 
 def kubectl_commands(found: Installation, context: str) -> Iterator[str]:
-    """The kubectl commands, as text, that delete an installation in the same order.
+    """The kubectl commands, as text, that do the same as `remove_installation`, in its order.
 
-    They remove our finalizers from users' objects, and keep others, as listed in `found`.
+    They patch finalizers away, delete each step, and release what is to run on. Runs nothing.
     """
     prefix = f"kubectl --context {context}"
     yield from (_patch_command(prefix, one, _without_our_finalizers(one)) for one in found.held)
@@ -179,14 +183,17 @@ def kubectl_commands(found: Installation, context: str) -> Iterator[str]:
 
 
 def _patch_command(prefix: str, one: OwnedObject, change: Wire) -> str:
-    """The kubectl command of a merge patch."""
+    """The text of the kubectl command that merge-patches an object with `change`; runs nothing."""
     place = f" -n {one.namespace}" if one.namespace else ""
     text = msgspec.json.encode(change).decode()
     return f"{prefix}{place} patch {_resource_name(one.kind)} {one.name} --type merge -p '{text}'"
 
 
 def _release_patch(one: OwnedObject) -> Wire:
-    """The merge patch that removes our label and annotations from an object that runs on."""
+    """The merge patch that removes our label and annotations from an object that runs on.
+
+    It also adds the annotation with the set that released it. Only for objects with `runs_on`.
+    """
     assert one.runs_on is not None, "only what runs on is released"
     return release_change((OWNER_KEY, SOURCES, APPLIED, EPOCH), one.runs_on)
 
@@ -197,7 +204,7 @@ def _has_our_finalizer(one: OwnedObject) -> bool:
 
 
 def _without_our_finalizers(one: OwnedObject) -> Wire:
-    """The merge patch that removes our finalizers of an object, and keeps those of others."""
+    """The merge patch that removes our finalizers from an object and keeps all others."""
     kept = [f for f in one.finalizers if not f.startswith(FINALIZERS)]
     return {"metadata": {"finalizers": kept or None}}
 
@@ -208,7 +215,10 @@ def _resource_name(kind: Kind) -> str:
 
 
 def _one_version_each(kinds: Iterable[Kind]) -> list[Kind]:
-    """Each kind in its last version by name, without subresources and kinds that are not listed."""
+    """Each group and resource in the last of its versions, in the order of `Kind`.
+
+    Left out are subresources, and resources such as Events that are not to be listed.
+    """
     found: dict[tuple[str, str], Kind] = {}
     for kind in sorted(kinds):
         if kind.plural not in _NOT_LISTED and "/" not in kind.plural:
@@ -227,7 +237,11 @@ async def _our_definitions(client: Client) -> set[str]:
 
 
 async def _list_labelled(client: Client, kind: Kind, labels: str) -> list[OwnedObject]:
-    """The objects with the labels; for the owner label only those that Hanse owns."""
+    """The objects of a kind in all namespaces that a label selector selects.
+
+    With the selector `OWNER` only those whose owner annotation names themselves: copies are not
+    ours.
+    """
     listed = await _listed(client, kind, labels)
     return [
         _owned_object(kind, wire)
@@ -237,7 +251,10 @@ async def _list_labelled(client: Client, kind: Kind, labels: str) -> list[OwnedO
 
 
 def _owner_claim(wire: Wire) -> OwnerClaim | None:
-    """The owner annotation if it names this very object; else None: copied YAML is not ours."""
+    """The object's owner annotation, decoded, if it names this very object; else None.
+
+    The annotation of a copied manifest names the original.
+    """
     meta = wire["metadata"]
     claim = parse_owner_claim(meta.get("annotations", {}).get(OWNER_KEY, ""))
     key = (meta.get("namespace", ""), meta["name"])
@@ -245,7 +262,10 @@ def _owner_claim(wire: Wire) -> OwnerClaim | None:
 
 
 async def _listed(client: Client, kind: Kind, labels: str) -> list[tuple[Kind, Wire]]:
-    """List objects of a kind, with the kind, not decoded; none after 403, 404 or 405."""
+    """List objects of a kind in all namespaces, as pairs of the kind and the JSON value.
+
+    Empty after 403, 404 or 405; other errors are raised. `labels` is a label selector, "" for all.
+    """
     query = (("labelSelector", labels),) if labels else ()
     try:
         answer = await client.send(Request("GET", resource_path(kind), query))
@@ -258,7 +278,10 @@ async def _listed(client: Client, kind: Kind, labels: str) -> list[tuple[Kind, W
 
 
 def _owned_object(kind: Kind, wire: Wire) -> OwnedObject:
-    """The reference of a listed object, with its finalizers and the key of its replicas, if any."""
+    """The reference of a listed object, with its finalizers.
+
+    `runs_on` is set if replicas of a set over clusters in this cluster need it.
+    """
     meta = wire["metadata"]
     finalizers = tuple(meta.get("finalizers") or ())
     return OwnedObject(
@@ -269,7 +292,8 @@ def _owned_object(kind: Kind, wire: Wire) -> OwnedObject:
 def _key_of_replicas(kind: Kind, wire: Wire) -> Key | None:
     """The key of a set over clusters whose replicas in this cluster need an object; else None.
 
-    Copies of the Services of replicas elsewhere are not needed, nor those at a broker.
+    Only for StatefulSets, Services and ConfigMaps that the feature statefulsets owns here; not for
+    copies of Services of replicas in other clusters, nor for what is at a broker.
     """
     claim = _owner_claim(wire)
     is_copy = CLUSTER in wire["metadata"].get("annotations", {})
@@ -294,7 +318,10 @@ async def _patch(client: Client, one: OwnedObject, change: Wire) -> None:
 
 
 async def _delete_object(client: Client, one: OwnedObject) -> None:
-    """Delete it, in the foreground for group `apps`; does not wait, already gone is fine."""
+    """Delete an object, in the foreground for group `apps`; does not wait until it is gone.
+
+    One that is gone already is fine.
+    """
     try:
         # A Deployment that is gone before its pods are would leave an agent that writes on.
         policy = "Foreground" if one.kind.group == "apps" else "Background"
@@ -306,9 +333,9 @@ async def _delete_object(client: Client, one: OwnedObject) -> None:
 async def _wait_until_gone(
     client: Client, several: tuple[OwnedObject, ...], echo: Callable[[str], None]
 ) -> None:
-    """Poll until all are gone; raises `CommandFailed` at the time-out or if one reappears.
+    """Poll until all are gone; raises `CommandFailed` after `DELETION_TIMEOUT` or if one reappears.
 
-    After two seconds `echo` gets what is waited for, once.
+    After two seconds `echo` is called once with what is waited for.
     """
     left, announced = list(several), False
     clock = asyncio.get_running_loop().time
@@ -333,7 +360,10 @@ def _first_and_count(found: list[OwnedObject]) -> str:
 
 
 async def _is_terminating(client: Client, one: OwnedObject) -> bool:
-    """Whether a deleted object still exists; raises `CommandFailed` where it was created again."""
+    """Whether a deleted object still exists, being deleted; False once it is gone.
+
+    Raises `CommandFailed` if it is there without a deletionTimestamp: it was created again.
+    """
     try:
         answer = await client.send(Request("GET", resource_path(one.kind, one.namespace, one.name)))
     except NotFound:

@@ -12,7 +12,11 @@ from hanse.model.naming import BROKER_NAMESPACE
 
 
 def generated_access(gslb: GslbOptions = GslbOptions()) -> AgentAccess:  # noqa: B008 - a frozen value
-    """The manifests of all rights of agents with all features, from what they watch and write."""
+    """The manifests of the rights of agents with all features, from what they watch and write.
+
+    For the broker as they are; for members, agents, supervisors and GSLB leaders as functions of
+    the cluster. Nothing is applied.
+    """
     options = app.Options(gslb=gslb)
     watches, access = app.watches(options), app.broker_access()
     return AgentAccess(

@@ -257,7 +257,10 @@ def command(
 
 
 def _parse_members(clusters: str) -> "tuple[LocalMember, ...]":
-    """The members of comma-separated names, broker included; raises `InputError` if invalid."""
+    """The members of comma-separated names, and the broker, which is added.
+
+    Raises `InputError` for invalid names.
+    """
     from hanse.cli.errors import InputError
     from hanse.local.up.errors import InvalidClusterNames
     from hanse.local.up.topology import plan_members

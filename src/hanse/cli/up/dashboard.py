@@ -43,7 +43,7 @@ class LocalDashboard:
         return "http://{}:{}".format(*self._listener.getsockname()[:2])
 
     def login_link(self) -> str:
-        """A link that logs a browser in, once."""
+        """A new link with a code that logs a browser in, once."""
         return f"{self.address}/enter/{self._auth.issue_code()}"
 
     @property
@@ -52,7 +52,7 @@ class LocalDashboard:
         return self._auth.token
 
     def showing(self, agent: Agent) -> AbstractAsyncContextManager[None]:
-        """Include an agent's snapshot until the block ends."""
+        """A context manager: in its block the page includes what an agent sees."""
         return self._dashboard.showing(agent)
 
     @asynccontextmanager
@@ -71,7 +71,10 @@ class LocalDashboard:
         return self._federation.status() if self._federation is not None else None
 
     def _transport_for(self, cluster: str) -> Transport | None:
-        """A connection to a cluster; None for an unknown one, or before there is a federation."""
+        """A new connection to a cluster, which the caller closes.
+
+        None for an unknown one, or before there is a federation.
+        """
         known = self._federation is not None and cluster in self._federation.names
         return (
             self._federation.transport_to(cluster)
@@ -80,9 +83,11 @@ class LocalDashboard:
         )
 
     async def _plan(self, query: Mapping[str, Any]) -> Any:
-        """The changes that applying `yaml` to `cluster` would cause, by dry runs alone.
+        """The changes that applying `yaml` to `cluster` would cause; nothing is written.
 
-        Raises `ActionRefused` for every expected error.
+        The cluster's API server gets dry runs, the agents of this process are asked. Raises
+        `ActionRefused` for an unknown cluster, invalid YAML, an error, or no answer within
+        `ACTION_TIMEOUT`.
         """
         where, text = str(query.get("cluster", "")), str(query.get("yaml", ""))
         transport = self._transport_for(where)
@@ -107,7 +112,10 @@ class LocalDashboard:
         return {"changes": change_rows(planned)}
 
     async def _execute(self, query: Mapping[str, Any]) -> Any:
-        """Run a control request of the page, such as cutting a link; raises `ActionRefused`."""
+        """Run a control request of the page, such as cutting a link, and return its result.
+
+        Raises `ActionRefused` for an invalid request, or one that the federation refuses.
+        """
         assert self._federation is not None, "requests come while the federation runs"
         try:
             return await self._federation.execute(msgspec.convert(query, ControlRequest))
@@ -118,7 +126,10 @@ class LocalDashboard:
 
 
 def _listen(port: int) -> socket.socket:
-    """A listening socket on loopback; raises `InputError` if the port cannot be used."""
+    """A listening socket on a loopback port, 0 for any free one.
+
+    Raises `InputError` if the port cannot be used.
+    """
     try:
         return socket.create_server((LOOPBACK, port))
     except OSError as error:

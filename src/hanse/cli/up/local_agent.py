@@ -46,9 +46,9 @@ async def run_agent(
 ) -> AsyncIterator[RunningAgent]:
     """Run one cluster's agent until the block ends; its health and webhook ports are on loopback.
 
-    The block starts when the agent is ready, or after `AGENT_START_TIMEOUT`. As installed agents
-    do, it takes up a token for the broker that `hanse join` writes into the cluster. With a fabric
-    it probes from its cluster's network.
+    The block starts when the agent is ready, or after `AGENT_START_TIMEOUT` all the same. Its token
+    for the broker follows the Secret that `hanse join` writes into the cluster. With a fabric it
+    probes from its cluster's network. The page shows it, and it feeds the DNS views, meanwhile.
     """
     own = StaticCredentials(access[member.name])
     home = Client(dial(member.name, own))
@@ -98,13 +98,16 @@ async def run_agent(
 
 
 def _cluster_phases(agent: Agent) -> dict[str, str]:
-    """The phase of each cluster as an agent sees it, with the reason if there is one."""
+    """By cluster, the phase of an agent's connection to it, as PHASE or `PHASE: REASON`."""
     states = agent.reconciler.informers.facts.all(ClusterState)
     return {s.cluster: f"{s.phase}: {s.reason}" if s.reason else str(s.phase) for s in states}
 
 
 def _reconnect(agent: Agent, target: str) -> None:
-    """Restart the informers of an agent's Unreachable connections to the cluster `target`."""
+    """Restart the informers of an agent's Unreachable connections to the cluster `target`.
+
+    They need not wait for their next attempt; other connections stay as they are.
+    """
     informers = agent.reconciler.informers
     for state in list(informers.facts.all(ClusterState)):
         if state.phase is Phase.UNREACHABLE and state.cluster.rpartition("/")[2] == target:
@@ -112,9 +115,10 @@ def _reconnect(agent: Agent, target: str) -> None:
 
 
 async def _wait_until_ready(agent: Agent) -> None:
-    """Wait until an agent is ready and has published itself; returns also after the time-out.
+    """Wait until an agent is ready and its Lease shows its cluster to others.
 
-    Placement over the fleet would skip a cluster that is not published yet.
+    Returns also after `AGENT_START_TIMEOUT`, without an error. Placement would skip a cluster that
+    is not published yet.
     """
     with suppress(TimeoutError):
         async with asyncio.timeout(AGENT_START_TIMEOUT.total_seconds()):

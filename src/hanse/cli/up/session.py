@@ -63,7 +63,11 @@ class UpSession:
         networks: NetworksOptions = NetworksOptions(),  # noqa: B008 - a frozen value
         address_types: Sequence[str] = (),
     ) -> None:
-        """Nothing runs until `run`; networks of `address_types` get addresses from a provider."""
+        """Nothing runs until `run`; networks of `address_types` get addresses from a provider.
+
+        `began` is the monotonic time from which the start is measured, `script` the command of
+        --exec.
+        """
         self._options = options
         self._folder = folder
         self._script = script
@@ -81,9 +85,9 @@ class UpSession:
     async def run(self) -> int:
         """Run until a signal or the end of the script, and return the exit status.
 
-        A script's own status; after a signal 0 if all was ready and there is no script, else 128
-        plus its number. Errors are raised as `InputError` or `CommandFailed`. After a signal it
-        prints that it ended.
+        That is the script's own; after a signal 0 if all was ready and there is no script, else 128
+        plus its number. Expected errors are raised as `InputError` or `CommandFailed`, others as
+        they are. After a signal it prints that it ended.
         """
         task = asyncio.create_task(self._run_dashboard_and_clusters(), name="federation")
         with self._handling_signals(task):
@@ -101,7 +105,10 @@ class UpSession:
         return 0 if stayed else _SIGNAL_STATUS + (self._received or signal.SIGINT)
 
     async def _run_dashboard_and_clusters(self) -> int:
-        """Bind the dashboard's port, start the address provider if wanted, and run the rest."""
+        """Bind the dashboard's port, start the address provider if wanted, and run the rest.
+
+        Returns the exit status.
+        """
         async with AsyncExitStack() as stack:
             page = stack.enter_context(closing(LocalDashboard(self._dashboard_port)))
             if self._address_types:
@@ -113,9 +120,9 @@ class UpSession:
             return await self._run_with(page)
 
     async def _run_with(self, page: LocalDashboard) -> int:
-        """Run the network of nodes with containers, if wanted, around all the rest.
+        """Run the federation, within a network of nodes with containers if they are wanted.
 
-        Raises `NodesUnsupported` if they cannot run here.
+        Returns the exit status; raises `NodesUnsupported` if such nodes cannot run here.
         """
         if self._options.nodes == "simulated":
             return await self._run_federation(page, None)
@@ -129,9 +136,10 @@ class UpSession:
             return await self._run_federation(page, nodes)
 
     async def _run_federation(self, page: LocalDashboard, nodes: "NodeSettings | None") -> int:
-        """Run DNS, clusters, agents and dashboard, and the script; without one wait forever.
+        """Run DNS, clusters, agents and dashboard and, once all is ready, the script.
 
-        Returns the status of the script. Without one it prints a summary.
+        Returns the script's status. Without a script it prints a summary, and waits until it is
+        cancelled.
         """
         networks = (NetworkName(SAMPLE_TENANT),) if self._options.sample else ()
         fabric = nodes.fabric if nodes is not None else None
@@ -180,7 +188,9 @@ class UpSession:
     async def _run_script(self, script: str, dns: str, page: LocalDashboard) -> int:
         """Run a shell command with KUBECONFIG, HANSE_* and our folder in PATH; returns its status.
 
-        Without a terminal it gets its own session, so that all its processes can be stopped.
+        128 plus the number for one that a signal ended. If stdin is no terminal it gets its own
+        session, so that at its end, and on cancellation, all its processes can be signalled to
+        stop.
         """
         own_session = not sys.stdin.isatty()
         environment = {
@@ -207,14 +217,15 @@ class UpSession:
 
     @contextmanager
     def _handling_signals(self, task: "asyncio.Task[int]") -> Iterator[None]:
-        """In the block, a signal cancels the task; a second one forces the end.
+        """In the block, SIGINT, SIGTERM or SIGHUP cancels the task.
 
-        These are SIGINT, SIGTERM and SIGHUP; they are handled as before after it.
+        A second signal kills a script that has its own process group, and ends this process at
+        once. After the block they have no handler of ours.
         """
         loop = asyncio.get_running_loop()
 
         def on_signal(which: signal.Signals) -> None:
-            """Cancel the session at the first signal and say so; at the second, end at once."""
+            """Cancel the session at the first signal, and say so; force the end at the second."""
             if self._received is not None:
                 self._force()
             self._received = which
@@ -289,9 +300,10 @@ class UpSession:
 
 
 def _bind_view(port: int, fabric: "Fabric | None", view: str) -> tuple[Listeners, ...]:
-    """The bound sockets of a DNS view, on loopback and in the network of nodes with containers.
+    """The bound sockets of a DNS view: on loopback and, with a fabric, in the network of nodes.
 
-    Only the clusterless one has the port of `--dns-port`. Raises `InputError` if it cannot be used.
+    Only the clusterless view has the port of `--dns-port`, others any free one. Raises `InputError`
+    if it cannot be used.
     """
     port = port if view == CLUSTERLESS_VIEW else 0
     try:
@@ -309,7 +321,8 @@ def _bind_view(port: int, fabric: "Fabric | None", view: str) -> tuple[Listeners
 async def _stop_script(shell: asyncio.subprocess.Process, *, everything: bool) -> None:
     """End a script by SIGTERM, after `SCRIPT_STOP_TIMEOUT` by SIGKILL, and wait for its end.
 
-    With `everything` its process group is signalled, even if the script itself has ended.
+    With `everything` its whole process group is signalled; if the script itself has ended already,
+    the group gets SIGTERM alone and is not waited for.
     """
     attempts = ((signal.SIGTERM, SCRIPT_STOP_TIMEOUT.total_seconds()), (signal.SIGKILL, None))
     for sign, seconds in attempts:
@@ -325,7 +338,7 @@ async def _stop_script(shell: asyncio.subprocess.Process, *, everything: bool) -
 
 
 def _bin_folder() -> str:
-    """The folder of the running Python, where `hanse` is, to be added to PATH of scripts."""
+    """The folder of the running Python interpreter, which also has the program `hanse`."""
     return str(Path(sys.executable).parent)
 
 
@@ -336,9 +349,10 @@ def _cluster_count(options: FederationOptions) -> str:
 
 
 def _user_error(error: BaseException) -> BaseException:
-    """The error, returned to be raised: `InputError` or `CommandFailed` for expected ones.
+    """The error that the user sees, returned to be raised: `InputError` or `CommandFailed`.
 
-    Others are returned as they are; a group of one error is replaced by that.
+    Errors that are not expected are returned as they are; a group of one error is replaced by that
+    error.
     """
     error = single_error(error)
     if isinstance(error, UpError):

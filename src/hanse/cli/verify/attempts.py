@@ -64,7 +64,11 @@ class Attempt(Struct, frozen=True):
 
     @property
     def is_awaited(self) -> bool:
-        """Whether it is tried until it ends as expected, or time is up."""
+        """Whether it is repeated until it ends as expected, or time is up.
+
+        True if an answer is expected and a failure would matter; others are repeated a few times at
+        most.
+        """
         return self.expects_answer and self.needed
 
 
@@ -77,7 +81,7 @@ class Outcome(Struct, frozen=True):
 
     @property
     def is_expected(self) -> bool:
-        """Whether it was answered, or for an isolated pod not answered."""
+        """Whether it was answered, or not answered if the attempt expects no answer."""
         return self.answered == self.attempt.expects_answer
 
 
@@ -105,7 +109,7 @@ def plan_attempts(
 ) -> list[Attempt]:
     """Everything that pods of the source cluster are to try, of these topics; nothing is run.
 
-    `imported` is None where Hanse is not installed.
+    `imported` is None where Hanse is not installed: then no names and services are tried.
     """
     attempts = [*_route_attempts(source, deployed, imported), *_policy_attempts(source, deployed)]
     if imported is not None:
@@ -123,9 +127,10 @@ def _dial(target: str, port: int, count: int = 1) -> tuple[str, ...]:
 def _route_attempts(
     source: str, deployed: Sequence[DeployedCluster], imported: ImportedService | None
 ) -> Iterator[Attempt]:
-    """Connections to each cluster's pod, and to the address of its Service.
+    """Connections to each cluster's server pod, and to the address of its Service; runs nothing.
 
-    A failure of the latter counts in the own cluster, or where the address is published.
+    The latter is `needed` only in the source's own cluster, or if the address is an endpoint that
+    the source imports.
     """
     published = imported.addresses if imported is not None else ()
     for one in deployed:
@@ -136,7 +141,7 @@ def _route_attempts(
 
 
 def _policy_attempts(source: str, deployed: Sequence[DeployedCluster]) -> Iterator[Attempt]:
-    """Connections to each cluster's pod that a NetworkPolicy isolates: nobody should answer."""
+    """A connection to each cluster's isolated pod, which should not be answered; runs nothing."""
     for one in deployed:
         arguments = _dial(one.guarded, PORT)
         yield Attempt(
@@ -145,7 +150,10 @@ def _policy_attempts(source: str, deployed: Sequence[DeployedCluster]) -> Iterat
 
 
 def _service_attempts(source: str, imported: ImportedService, name: str) -> Iterator[Attempt]:
-    """A lookup and connections by name, and by clusterset IPs; without IPs by clusters' names."""
+    """A lookup and connections by the service's name, and connections by each clusterset IP.
+
+    Without such IPs by the name of each exporting cluster instead. Runs nothing.
+    """
     yield Attempt("names", source, name, "name", ("lookup", name))
     yield Attempt("services", source, name, "name", _dial(name, SERVICE_PORT, CONNECTIONS))
     for ip in imported.ips:
@@ -161,7 +169,7 @@ def explain(
     imported: Mapping[str, ImportedService | None],
     deployed: Sequence[DeployedCluster] = (),
 ) -> list[VerifyResult]:
-    """The result of each attempt; the cause of a failure is judged by all outcomes."""
+    """The result of each attempt, in order; the cause of a failure is judged by all outcomes."""
     evidence = _Evidence(outcomes, imported, {one.cluster: one for one in deployed})
     return [_explain(outcome, evidence) for outcome in outcomes]
 
@@ -193,23 +201,29 @@ class _Evidence(Struct, frozen=True):
         return None
 
     def drops(self, target: str, source: str) -> bool:
-        """Whether pods of the target reach pods of the source, and not the other way.
+        """Whether pods of the source do not reach the pod of the target, while the other way works.
 
-        Both ranges are routed then, since answers arrive.
+        Both ranges are routed then, since answers arrive. False if either was not tried.
         """
         return self.reaches(source, target, POD) is False and bool(
             self.reaches(target, source, POD)
         )
 
     def lacks_proxy(self, cluster: str) -> bool:
-        """Whether pods of a cluster reach its pod, and not the Service in front of it."""
+        """Whether pods of a cluster reach its own server pod, but not the Service in front of it.
+
+        False if either was not tried.
+        """
         return bool(self.reaches(cluster, cluster, POD)) and (
             self.reaches(cluster, cluster, SERVICE_ADDRESS) is False
         )
 
 
 def _explain(outcome: Outcome, evidence: _Evidence) -> VerifyResult:
-    """The attempt with status `ok` if it ended as expected, else with the status of its cause."""
+    """The attempt as a result: `ok` if it ended as expected, else with the status of its cause.
+
+    The latter also gives message and remedy, which are "" if it is `ok`.
+    """
     attempt = outcome.attempt
     cause = None if outcome.is_expected else _cause(outcome, evidence)
     return VerifyResult(
@@ -273,9 +287,10 @@ def _route_cause(outcome: Outcome, evidence: _Evidence) -> _Cause:
 
 
 def _route_remedy(target: str, kind: str, deployed: DeployedCluster | None) -> str:
-    """The command that adds a route to the cluster's range, or to the address if that is not known.
+    """The remedy as text: a command that routes the target's pods or Services via its node.
 
-    Only advice if the node's address is not known.
+    It routes their range or, if that is not known, the one address; it is only advice if the node's
+    address is not known.
     """
     remedy = f"route it to the nodes of {target}, and the way back; or let firewalls pass it"
     if deployed is None or not deployed.node:
@@ -289,7 +304,7 @@ def _route_remedy(target: str, kind: str, deployed: DeployedCluster | None) -> s
 
 
 def _proxy_cause(cluster: str) -> _Cause:
-    """The cause that a cluster's proxy does not follow its Services, with the remedy."""
+    """The cause, with its remedy, that kube-proxy of a cluster does not follow its Services."""
     return _Cause(
         f"the proxy of {cluster} does not follow its Services: its pods are reached, the address "
         "of the Service in front of them is not",
@@ -298,9 +313,10 @@ def _proxy_cause(cluster: str) -> _Cause:
 
 
 def _policy_cause(outcome: Outcome, outcomes: Sequence[Outcome]) -> _Cause:
-    """Why an isolated pod answered.
+    """Why an isolated pod answered, with the remedy.
 
-    A warning if it also answers in its own cluster, or that was not tried; else failed.
+    A warning that NetworkPolicies are not enforced if it also answers in its own cluster, or that
+    was not tried; else a failure of this connection alone.
     """
     target = outcome.attempt.target
     own = [
@@ -318,9 +334,10 @@ def _policy_cause(outcome: Outcome, outcomes: Sequence[Outcome]) -> _Cause:
 
 
 def _service_cause(outcome: Outcome, evidence: _Evidence) -> _Cause:
-    """Why a service or its name fails: not imported, no DNS, no proxy or no route.
+    """Why a service or its name fails, with the remedy: the first that applies.
 
-    Else a proxy that has not followed yet.
+    Not imported; DNS that does not forward the zone; a proxy that does not follow Services; a route
+    that is needed and lacking; else a proxy that has not followed yet.
     """
     source = outcome.attempt.source
     imported = evidence.imported[source]

@@ -32,7 +32,7 @@ def namespace(name: str) -> Wire:
 
 
 def server(name: str, cluster: str, image: str) -> Wire:
-    """A pod that answers each connection with the name of its cluster."""
+    """A pod that answers TCP connections on `PORT` with the name of its cluster, among others."""
     container = {
         **_container("server", image, ["serve", f"--tcp={PORT}"]),
         "env": [{"name": "CLUSTER", "value": cluster}],
@@ -43,13 +43,13 @@ def server(name: str, cluster: str, image: str) -> Wire:
 
 
 def client(name: str, image: str, commands: Sequence[Sequence[str]]) -> Wire:
-    """A pod with a container for each command, all of which end."""
+    """A pod with a container `try-N` for each command of `netcheck`; they are not restarted."""
     containers = [_container(f"try-{n}", image, list(one)) for n, one in enumerate(commands)]
     return _pod(name, {"app": "client"}, containers, "Never")
 
 
 def service() -> Wire:
-    """The Service of the server; its target port is a name."""
+    """The Service `verify`, port 80, of the server pod; its target port is a name."""
     ports = [{"name": "tcp", "port": SERVICE_PORT, "targetPort": "tcp"}]
     return {
         "apiVersion": "v1",
@@ -60,7 +60,7 @@ def service() -> Wire:
 
 
 def isolation() -> Wire:
-    """A NetworkPolicy that lets nobody connect to the guarded pod."""
+    """A NetworkPolicy that allows no connections to the pod `guarded`."""
     spec: Wire = {
         "podSelector": {"matchLabels": {"app": GUARDED}},
         "policyTypes": ["Ingress"],
@@ -75,7 +75,7 @@ def isolation() -> Wire:
 
 
 def export() -> Wire:
-    """The ServiceExport of the Service that pods try."""
+    """The ServiceExport of the Service `verify`."""
     kind = ServiceExport.kind
     return {
         "apiVersion": kind.api_version,
@@ -99,7 +99,10 @@ def _container(name: str, image: str, arguments: list[str]) -> dict[str, Any]:
 
 
 def _pod(name: str, labels: dict[str, str], containers: list[dict[str, Any]], restart: str) -> Wire:
-    """A pod of the level restricted, without a ServiceAccount's token."""
+    """A pod that meets the Pod Security level restricted, without a ServiceAccount's token.
+
+    `restart` is its restartPolicy; it ends without a grace period.
+    """
     spec: Wire = {
         "containers": containers,
         "restartPolicy": restart,

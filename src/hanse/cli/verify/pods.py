@@ -68,7 +68,7 @@ class VerifiedCluster(Struct, frozen=True):
         return {**pod, "metadata": {**meta, "labels": labels}, "spec": spec}
 
     async def get(self, path: str) -> dict[str, Any] | None:
-        """GET a path and decode the JSON; None for a 404."""
+        """GET a path and decode the JSON; None for a 404, other errors are raised."""
         try:
             response = await self.client.send(Request("GET", path))
         except NotFound:
@@ -77,7 +77,7 @@ class VerifiedCluster(Struct, frozen=True):
         return found
 
     async def get_pod(self, name: str) -> dict[str, Any]:
-        """A pod of this run; raises `CommandFailed` if somebody deleted it."""
+        """Read a pod of this run as JSON; raises `CommandFailed` if it does not exist."""
         found = await self.get(f"{_PATHS['Pod'].format(self.namespace)}/{name}")
         if found is None:
             raise CommandFailed(f"{self.name}: pod {self.namespace}/{name} was deleted by others")
@@ -90,7 +90,7 @@ class VerifiedCluster(Struct, frozen=True):
             await self.client.send(Request("DELETE", path))
 
     async def delete_pods(self, label: str) -> None:
-        """Delete all pods that have a label of this run, as NAME=VALUE."""
+        """Delete all pods that have a label, given as NAME=VALUE; does not wait for their end."""
         path = _PATHS["Pod"].format(self.namespace)
         await self.client.send(Request("DELETE", path, (("labelSelector", label),)))
 
@@ -113,10 +113,10 @@ class VerifiedCluster(Struct, frozen=True):
 
 
 async def await_server(cluster: VerifiedCluster, name: str, seconds: float) -> str:
-    """Wait until a pod is Ready, and return its address.
+    """Wait until a pod is Ready, and return its IP address.
 
-    Raises `CommandFailed` with the cause after `seconds`, or if it is deleted or its image cannot
-    be pulled.
+    Raises `CommandFailed` with the cause after `seconds`, or at once if it is deleted or its image
+    cannot be pulled.
     """
     pod: dict[str, Any] = {}
     try:
@@ -135,9 +135,10 @@ async def await_server(cluster: VerifiedCluster, name: str, seconds: float) -> s
 async def run_attempts(
     cluster: VerifiedCluster, attempts: Sequence[Attempt], label: str
 ) -> list[Outcome]:
-    """Run attempts in new pods of one cluster, up to `CONTAINERS` in each, at the same time.
+    """Run attempts in new pods of one cluster, up to `CONTAINERS` in each, all at the same time.
 
-    `label` begins the pods' names. Outcomes are in order; commands that fail do not raise.
+    `label` begins the pods' names. Outcomes are in the order of the attempts, also of those that
+    fail; raises `CommandFailed` if the image cannot be pulled, or a pod is deleted.
     """
     parts = [attempts[n : n + CONTAINERS] for n in range(0, len(attempts), CONTAINERS)]
     several = await asyncio.gather(
@@ -149,9 +150,10 @@ async def run_attempts(
 async def _run_in_pod(
     cluster: VerifiedCluster, attempts: Sequence[Attempt], name: str
 ) -> list[Outcome]:
-    """Run each attempt in a container of one pod, wait up to `ATTEMPT_SECONDS`, and delete the pod.
+    """Run each attempt in a container of one new pod, wait for all, and delete the pod.
 
-    One that has not ended then is not answered. Raises `CommandFailed` if the image is missing.
+    An attempt that has not ended after `ATTEMPT_SECONDS` is not answered. Raises `CommandFailed` if
+    the image cannot be pulled; the pod is left then.
     """
     pod = manifests.client(name, cluster.image, [a.arguments for a in attempts])
     await cluster.create(pod)
@@ -180,10 +182,10 @@ async def _outcome(
     attempt: Attempt,
     state: dict[str, Any] | None,
 ) -> Outcome:
-    """Whether a container exited with 0, and its log, of at most 300 characters.
+    """The outcome of an attempt: answered if its container exited with 0, with its log as output.
 
-    The log's distinct lines if it did, else only the last line. Without a `state` it has not ended,
-    and is not answered.
+    Of the log the distinct lines if it was answered, else the last line; at most 300 characters.
+    Without a `state` it has not ended, and is not answered.
     """
     if state is None:
         return Outcome(attempt, answered=False, output="the command did not end")
@@ -209,12 +211,13 @@ def _ended_containers(pod: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _is_ready(pod: dict[str, Any]) -> bool:
+    """Whether the pod's condition Ready is True."""
     conditions = pod.get("status", {}).get("conditions") or ()
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
 def _require_image(cluster: VerifiedCluster, pod: dict[str, Any]) -> None:
-    """Raise `CommandFailed` if the image cannot be pulled."""
+    """Raise `CommandFailed` if a container of the pod waits because its image cannot be pulled."""
     why = _waiting_reason(pod)
     if why.startswith(_IMAGE_ERRORS):
         raise CommandFailed(
@@ -224,7 +227,10 @@ def _require_image(cluster: VerifiedCluster, pod: dict[str, Any]) -> None:
 
 
 def _waiting_reason(pod: dict[str, Any]) -> str:
-    """Why a container waits, else the message of a False condition, else the pod's phase."""
+    """Why the first waiting container waits, as `REASON: MESSAGE`, at most 200 characters.
+
+    Without one the message of the first condition that is False, else the pod's phase.
+    """
     status = pod.get("status", {})
     for one in status.get("containerStatuses") or ():
         waiting = (one.get("state") or {}).get("waiting") or {}

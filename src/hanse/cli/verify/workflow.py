@@ -57,8 +57,8 @@ class VerifyRequest(Struct, frozen=True):
 async def verify(request: VerifyRequest) -> list[VerifyResult]:
     """Deploy in all clusters, try, and delete the namespaces again, also after errors and signals.
 
-    Raises `InputError` where no containers run or no image is known, `CommandFailed` if pods do not
-    start or a namespace stays. Failed attempts are results.
+    Returns a result for each attempt, also failed ones. Raises `InputError` where no containers run
+    or no image is known, `CommandFailed` if pods do not start, a namespace stays, or after SIGTERM.
     """
     namespace = f"hanse-verify-{secrets.token_hex(3)}"
     async with AsyncExitStack() as stack:
@@ -77,7 +77,10 @@ async def verify(request: VerifyRequest) -> list[VerifyResult]:
 
 @contextmanager
 def _ending_on_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the block like SIGINT does, by cancellation; raises `CommandFailed` then."""
+    """In the block, SIGTERM cancels the current task, as SIGINT does.
+
+    What is in the block can clean up; then `CommandFailed` is raised in place of the cancellation.
+    """
     this, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert this is not None, "a command runs in a task"
     ended: list[bool] = []
@@ -155,12 +158,12 @@ async def _deploy(cluster: VerifiedCluster, seconds: float) -> DeployedCluster:
 
 
 def _range_of(address: str, cidrs: Sequence[str]) -> str:
-    """The first range that an address is in; empty if it is in none."""
+    """The first of the CIDR ranges that contains an address; "" if none does."""
     return next((cidr for cidr in cidrs if ip_address(address) in ip_network(cidr)), "")
 
 
 async def _service_address(cluster: VerifiedCluster, namespace: str, name: str) -> str:
-    """The clusterIP of a Service, which may be `None`; empty if there is no Service."""
+    """The clusterIP of a Service, which may be the text `None`; "" if there is no Service."""
     found = await cluster.get(f"/api/v1/namespaces/{namespace}/services/{name}")
     return str(found["spec"].get("clusterIP", "")) if found is not None else ""
 
@@ -170,8 +173,8 @@ async def _export_and_await(
 ) -> dict[str, ImportedService | None]:
     """Create ServiceExports where Hanse is installed, and wait until all import from all.
 
-    Returns imports by cluster, as far as they arrived in time; None where it is not installed, or
-    no topic needs them.
+    Returns the imports by cluster, as far as they arrived before the request's timeout; None for a
+    cluster without Hanse, and for all if no topic needs imports: then nothing is created.
     """
     if not {"names", "services", "routes"} & set(request.topics):
         return dict.fromkeys((c.name for c in clusters), None)
@@ -216,7 +219,10 @@ async def _read_import(cluster: VerifiedCluster, exporters: int) -> ImportedServ
 
 
 async def _global_hosts(cluster: VerifiedCluster) -> tuple[str, ...]:
-    """The global hosts that a cluster knows, at most ten."""
+    """The first ten, sorted, of the hosts of GlobalServices in a cluster.
+
+    Empty if the kind is not served.
+    """
     listed = await cluster.get(resource_path(GlobalService.kind))
     hosts = {one["spec"]["host"] for one in (listed or {}).get("items") or ()}
     return tuple(sorted(hosts))[:10]
@@ -225,9 +231,10 @@ async def _global_hosts(cluster: VerifiedCluster) -> tuple[str, ...]:
 async def _try_until(
     cluster: VerifiedCluster, attempts: Sequence[Attempt], seconds: float
 ) -> list[Outcome]:
-    """Run attempts in pods, and again what did not end as expected, until time is up.
+    """Run attempts in pods, and repeat those that did not end as expected, for `seconds`.
 
-    Attempts that are not awaited run `MORE_ROUNDS` times at most.
+    Those that are not awaited run `MORE_ROUNDS` times at most. Returns the last outcome of each, in
+    order; a round that has begun is finished.
     """
     deadline = asyncio.get_running_loop().time() + seconds
     outcomes: dict[Attempt, Outcome] = {}
@@ -247,7 +254,10 @@ async def _try_until(
 
 
 async def agent_image(name: str, client: Client) -> str:
-    """Read the image of the agent's Deployment; raises `InputError` if there is no Deployment."""
+    """Read the image of the first container of the agent's Deployment.
+
+    Raises `InputError` if there is no Deployment.
+    """
     path = f"/apis/apps/v1/namespaces/{SYSTEM_NAMESPACE}/deployments/{AGENT}"
     found = await VerifiedCluster(name, client, SYSTEM_NAMESPACE, "").get(path)
     if found is None:
@@ -259,7 +269,10 @@ async def agent_image(name: str, client: Client) -> str:
 
 
 async def require_containers(name: str, client: Client) -> None:
-    """Raise `InputError` if all nodes are simulated, by annotation, or there are none."""
+    """Raise `InputError` if all nodes are simulated, by annotation, or there are none.
+
+    Also discovers the kinds that the API server serves, and keeps them in the client.
+    """
     await refresh(client)
     listed = await VerifiedCluster(name, client, "", "").get("/api/v1/nodes")
     nodes = (listed or {}).get("items") or ()
@@ -271,7 +284,10 @@ async def require_containers(name: str, client: Client) -> None:
 
 
 async def _remove(clusters: Sequence[VerifiedCluster], say: Callable[[str], None]) -> None:
-    """Remove the namespaces of all clusters; raises `CommandFailed` for those that stay."""
+    """Delete the namespaces of all clusters, and wait until they are gone.
+
+    Raises `CommandFailed` that names those that stay, also if their cluster does not answer.
+    """
     say("removing what was created")
     ended = await asyncio.gather(*(c.remove() for c in clusters), return_exceptions=True)
     left = [c.name for c, gone in zip(clusters, ended, strict=True) if gone is not True]

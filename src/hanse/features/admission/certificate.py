@@ -64,7 +64,11 @@ def needs_renewal(stored: StoredCertificate, hosts: str, now: datetime) -> bool:
 def certificate_secret(
     name: str, namespace: str, hosts: str, issued: Wire, before: StoredCertificate | None
 ) -> Secret:
-    """The Secret of a new certificate; the newest authority of `before` stays in the CA bundle."""
+    """The Secret of a new certificate; the newest authority of `before` stays in the CA bundle.
+
+    Annotations hold its hosts, the time to renew it, and the digest of its data. Nothing is
+    written.
+    """
     previous = before.authority.partition(_END) if before is not None else (b"", b"", b"")
     data = {
         CERTIFICATE: str(issued["certificate"]).encode(),

@@ -17,7 +17,10 @@ _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 def webhook_entries(
     hooks: Iterable[AdmissionHook], authority: bytes, options: AdmissionOptions, *, mutating: bool
 ) -> tuple[Wire, ...]:
-    """The entries of the validating or mutating configuration, in the order of the hooks."""
+    """The entries of the validating or, with `mutating`, the mutating webhook configuration.
+
+    There is one for each rule of a hook that is of this sort, in the order of the hooks.
+    """
     return tuple(
         _webhook_entry(hook, number, asks, authority, options)
         for hook in hooks
@@ -27,7 +30,10 @@ def webhook_entries(
 
 
 def certificate_hosts(options: AdmissionOptions) -> str:
-    """Comma-joined hosts of the serving certificate: the URL's host, else the Service's names."""
+    """Comma-joined hosts of the serving certificate: the host of the URL, without its port.
+
+    Without a URL the names of the Service: `….svc` and `….svc.cluster.local`.
+    """
     if not options.url:
         service = f"{NAME}.{options.namespace}"
         return f"{service}.svc,{service}.svc.cluster.local"
@@ -80,7 +86,10 @@ def _client_config(hook: str, authority: bytes, options: AdmissionOptions) -> Wi
 
 
 def _namespace_selector(asks: WebhookRule, options: AdmissionOptions) -> Wire:
-    """The webhook's selector without namespaces that must stay writable to repair an agent."""
+    """The webhook's selector without namespaces that must stay writable to repair an agent.
+
+    These are the agent's own, the federation's and kube-system.
+    """
     exempt = sorted({options.namespace, SYSTEM, "kube-system"})
     rule = {"key": _NAMESPACE_NAME, "operator": "NotIn", "values": exempt}
     given: Sequence[Wire] = asks.namespaces.get("matchExpressions") or ()

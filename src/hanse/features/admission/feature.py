@@ -61,7 +61,10 @@ class Admission:
         self.watches: tuple[Watch, ...] = _watches(options.namespace, writes=bool(self._hooks))
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """The only key, for local objects of our name and changes of the local cluster's state."""
+        """The only key, for a local object named `hanse-webhooks` and the local cluster's state.
+
+        Nothing for any other change.
+        """
         match change:
             case ObjectChange(where, _, _):
                 return [KEY] if where == snapshot.local and change.object.name == NAME else []
@@ -73,8 +76,8 @@ class Admission:
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:  # noqa: ARG002 - there is one decision
         """The webhook objects with a valid certificate; asks for a new one when it is due.
 
-        Until the answer the current objects stay. Without hooks, or where disabled, the plan is
-        empty, and what an earlier agent left is deleted.
+        Until the answer, which counts for a minute, the current objects stay. Without hooks, or
+        where disabled, the plan is empty, and what an earlier agent left is deleted.
         """
         if not self._options.enabled or not self._hooks:
             return Plan()

@@ -77,8 +77,9 @@ class ClusterSetMember:
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:  # noqa: ARG002 - there is one key
         """Patch spec (features, address ranges) and status of this cluster's record on the broker.
 
-        Nothing without a broker or a record, if it is of a cluster with another uid, or in phases
-        Leaving, Left and Replaced.
+        An empty plan without a broker or a record, while the local kube-system is not known, if the
+        record is of a cluster with another uid, or in phases Leaving, Left and Replaced. Ranges
+        that are not known yet stay as they are.
         """
         broker = broker_cluster(snapshot)
         if broker is None:
@@ -104,7 +105,9 @@ class ClusterSetMember:
     def _status(self, record: ClusterMember, snapshot: Snapshot, broker: ClusterId) -> Wire:
         """The status of this cluster's record: phase Ready once its heartbeat Lease was renewed.
 
-        Until then phase and token digest stay as recorded; `since` changes only with the phase.
+        Until then phase and token digest stay as recorded; `since` changes only with the phase. The
+        epoch is at least 1; the agent's version and the ClusterSet's rules, if there is one, are
+        included.
         """
         heartbeat = snapshot.fact(HeartbeatState, broker)
         known = record.status
@@ -125,7 +128,8 @@ class ClusterSetMember:
 def _rules_field(snapshot: Snapshot, broker: ClusterId) -> Wire:
     """The ClusterSet's rules as `{"rules": …}` for the record's status; empty without a ClusterSet.
 
-    Settings of very many clusters are left out: every record would have them.
+    If it has settings of more than 64 clusters, all of these are left out: every record would have
+    them.
     """
     if not any(True for _ in snapshot.all(broker, ClusterSet)):
         return {}

@@ -103,7 +103,8 @@ def _stand_in_objects(
 ) -> Iterator[Wire]:
     """A Service of the federated name, with the selector or else copied slices of the members.
 
-    Nothing if the only member is that Service itself. Appends to `notes` where slices are copied.
+    With the selector only if the one member is a Service of that namespace that has one. Nothing if
+    the only member is that Service itself. Appends to `notes` where slices are copied.
     """
     first = members[0]
     alone = len(members) == 1 and isinstance(first, Service)
@@ -151,7 +152,10 @@ def _service(
 
 
 def _union_ports(members: Iterable[Joinable]) -> Iterator[ServicePort]:
-    """The ports of all members, each protocol and number once, with the name of the first."""
+    """The ports of all members, each protocol and number once, with the name of the first.
+
+    Without targetPort.
+    """
     known: set[tuple[str, int]] = set()
     for member in members:
         for port in member.spec.ports:
@@ -161,9 +165,10 @@ def _union_ports(members: Iterable[Joinable]) -> Iterator[ServicePort]:
 
 
 def _endpoints(federated: FederatedName, member: Joinable, held: MigratedObjects) -> Iterator[Wire]:
-    """The slices of a member as slices of the federated Service.
+    """The slices of a member as slices of the federated Service, with addresses and readiness only.
 
-    Of a native one, its interface's.
+    Of a native service, one slice of its interface; none if the interface or the slices are
+    missing.
     """
     meta = member.metadata
     if isinstance(member, NativeService):
@@ -191,7 +196,7 @@ def _endpoints(federated: FederatedName, member: Joinable, held: MigratedObjects
 
 
 def _interface_slice(interface: NetworkInterface, native: NativeService) -> Wire:
-    """Addresses and ports of a native service, as fields of a slice."""
+    """The ready address of an interface, and ports of a native service, as fields of a slice."""
     return {
         "addressType": "IPv6" if ":" in interface.address else "IPv4",
         "endpoints": [{"addresses": [interface.address], "conditions": {"ready": True}}],

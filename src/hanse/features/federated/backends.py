@@ -70,10 +70,11 @@ def service_ports(service: Service) -> tuple[MemberPort, ...]:
 def resolve_backends(
     service: Service, where: ClusterId, snapshot: Snapshot, before: Sequence[Backends] = ()
 ) -> ResolvedBackends:
-    """The backends at which other clusters reach a Service, by its type, with source addresses.
+    """The backends at which other clusters reach a Service, by its type, with host lookups.
 
     They are the pods, or the nodes, load balancer or external IPs of a Service that is reached
-    outside. `before` are those of its current record, kept for host names that do not resolve now.
+    outside, which alone has source addresses. `before` are those of its current record, kept for
+    host names that do not resolve now.
     """
     spec = service.spec
     if not is_reached_outside(service):
@@ -111,9 +112,9 @@ def _source_addresses(service: Service, where: ClusterId, snapshot: Snapshot) ->
 
 
 def pod_backends(service: Service, where: ClusterId, snapshot: Snapshot) -> tuple[Backends, ...]:
-    """The Service's own endpoints, slice by slice.
+    """The Service's own endpoints, one entry per slice, by slice name.
 
-    Slices without endpoints or of FQDNs are skipped.
+    Slices that we generate, without endpoints, or of FQDNs are skipped.
     """
     meta = service.metadata
     slices = snapshot.by(where, BACKEND_SLICES, f"{meta.namespace}/{meta.name}")
@@ -145,7 +146,7 @@ def resolve_native_backends(
 
 
 def native_ports(native: NativeService) -> tuple[MemberPort, ...]:
-    """The ports of a native service, each once, with unique names."""
+    """The ports of a native service by number, each protocol and number once, with unique names."""
     ports: dict[Number, MemberPort] = {}
     for p in native.spec.ports:
         port = MemberPort(port=p.port, name=p.name, protocol=p.protocol)
@@ -227,9 +228,10 @@ def _address_backends(
     ports: tuple[EndpointPort, ...],
     sharing: tuple[ClusterId, ...] = (),
 ) -> Iterator[Backends]:
-    """Ready backends for each address family; texts that no endpoint may have are skipped.
+    """Ready backends, one entry per address family; texts that no endpoint may have are skipped.
 
-    `sharing` are the clusters on their network, which use internal addresses of the same family.
+    The entry's slot is `<slot> <family>`. `sharing` are the clusters on the addresses' network,
+    which use internal addresses of the same family.
     """
     families: dict[AddressType, set[PreferredAddress]] = {}
     for one in addresses:
@@ -279,7 +281,10 @@ def _with_addresses(backends: Backends, instead: Mapping[str, str]) -> Backends:
 
 
 def _node_backends(service: Service, where: ClusterId, snapshot: Snapshot) -> Iterator[Backends]:
-    """The ready nodes at the node ports; under policy Local only those with ready endpoints."""
+    """The ready nodes at the node ports; under policy Local only those with ready endpoints.
+
+    Nodes that are being deleted and ports without a node port are left out.
+    """
     ports = tuple(
         EndpointPort(port=p.node_port, name=p.name, protocol=p.protocol)
         for p in service.spec.ports
@@ -314,7 +319,8 @@ def _load_balancer_backends(
 ) -> ResolvedBackends:
     """The addresses and host names in the load balancer's status, and questions that resolve names.
 
-    The addresses in `before` are kept for a name that is not resolved now.
+    A host name gives its resolved addresses and, if it has a dot, itself as FQDN backends. The
+    addresses in `before` are kept for a name that is not resolved now.
     """
     backends: list[Backends] = []
     questions: list[Question] = []

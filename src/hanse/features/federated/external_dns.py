@@ -152,9 +152,10 @@ def external_targets(records: Sequence[MemberRecord], names: Mapping[Number, str
 
 
 def _target_addresses(records: Sequence[MemberRecord]) -> tuple[str, ...]:
-    """The ready addresses of members, taken from each in turn up to a limit; else one host name.
+    """The ready addresses of members, sorted, up to MOST_TARGETS; else the first host name by name.
 
-    Addresses and a host name cannot be combined: the name becomes a CNAME record.
+    Beyond the limit addresses are taken from each member in turn. Addresses and a host name cannot
+    be combined: the name becomes a CNAME record.
     """
     ready = [
         [a for b in r.backends if b.family != "FQDN" for a in b.ready if address_family(a)]

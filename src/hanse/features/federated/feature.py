@@ -147,13 +147,17 @@ class FederatedServices:
         return plan_service(key, snapshot, self._options)
 
     def probe_keys(self, snapshot: Snapshot) -> Iterable[Key]:
-        """The federated Services whose addresses are probed, where we lead any member."""
+        """The keys of federated Services with addresses to probe; none if we lead no member."""
         return [
             key for f in _all_federated(snapshot) if self.probes(key := _probe_key(f), snapshot)
         ]
 
     def probe_keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """The federated Service of a record; all for a cluster's state; none for other changes."""
+        """The federated Service of a changed record, before and after; none for other objects.
+
+        All for a ClusterState whose roles, phase, listed, recovering or silent changed; none for
+        other facts.
+        """
         if isinstance(change, FactChange):
             is_state = isinstance(change.fact, ClusterState) and _is_state_change(change)
             return map(_probe_key, _all_federated(snapshot)) if is_state else ()

@@ -160,8 +160,8 @@ def _service_state(
     """All that one member's federated Service is built from: merged records, slices, health.
 
     Current slices of clusters whose records are not known are kept and count as members. Endpoints
-    of silent clusters, failed probes and unused members are draining; those in the member's own
-    ranges are left out.
+    of silent clusters or with failed probes, if the health setting says so, and of unused members
+    are draining; those in the member's own ranges are left out.
     """
     known = {r.origin.identity: r for r in list_records(federated, snapshot)}
     kept = kept_slices(federated, member, known, snapshot)
@@ -222,7 +222,10 @@ def _service_state(
 def _own_slices(
     service: Service | None, member: ClusterId, snapshot: Snapshot
 ) -> Iterable[EndpointSlice]:
-    """The slices that a user's Service has in its own cluster; none without a Service."""
+    """The slices of a user's Service in its own cluster, without those that we generate.
+
+    None without a Service.
+    """
     if service is None:
         return ()
     meta = service.metadata
@@ -252,8 +255,8 @@ def _member_endpoints(
 ) -> MemberEndpoints:
     """The endpoints of a member Service as this cluster reaches them: a local one by its pods.
 
-    Those of others by the addresses in its record, internal ones where the clusters share a
-    network.
+    Those of others, and of one that no longer exists, by the addresses in its record, internal ones
+    where the clusters share a network.
     """
     if record.cluster == member and record.kind == "Service":
         local = snapshot.get(member, Service, record.name, record.namespace)

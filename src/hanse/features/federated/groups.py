@@ -50,7 +50,10 @@ def named_services(policy: Policy) -> Iterator[FederatedName]:
 
 
 def source_addresses(records: Iterable[MemberRecord]) -> set[str]:
-    """The addresses that members send from; where a record states none, those it is reached at."""
+    """The addresses that members send from; where a record states none, those it is reached at.
+
+    The latter in any state, with internal ones, without host names.
+    """
     addresses: set[str] = set()
     for record in records:
         addresses.update(record.sources)
@@ -82,7 +85,7 @@ def address_groups(
 def standing_groups(
     federated: FederatedName, member: ClusterId, snapshot: Snapshot
 ) -> Iterator[ClusterGroup | Group]:
-    """Our existing groups of a Service without members, emptied, for those that a policy names."""
+    """Our existing groups of a Service that policies in the member name, emptied of addresses."""
     name, spec = cluster_group_name(federated), _group_spec(())
     own = snapshot.get(member, ClusterGroup, name)
     if (
@@ -112,7 +115,11 @@ def _own_group(federated: FederatedName) -> tuple[str, str]:
 def _named_in(
     federated: FederatedName, member: ClusterId, snapshot: Snapshot
 ) -> set[tuple[str, str]]:
-    """(namespace, name) of each Group of a federated Service that a policy beside it names."""
+    """Namespace and name of each Group of a federated Service that an Antrea policy names there.
+
+    The policy is in the Group's namespace. In other namespaces than the Service's, a Group has the
+    name by `cluster_group_name`.
+    """
     whole = cluster_group_name(federated)
     named = {
         (policy.metadata.namespace, whole)

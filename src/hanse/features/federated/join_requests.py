@@ -71,7 +71,10 @@ def is_reached_outside(service: Service) -> bool:
 
 
 def _joining_values(obj: Any) -> Iterator[str]:
-    """Index values of an object that joins: empty, and BY_NODES if its record names nodes."""
+    """Index values of an object with a join annotation, valid or not: the empty text.
+
+    Also BY_NODES if it is a Service that is reached by nodes, a load balancer or external IPs.
+    """
     if join_request(obj).any:
         yield ""
         if isinstance(obj, Service) and is_reached_outside(obj):

@@ -52,7 +52,8 @@ def kept_slices(
 ) -> KeptSlices:
     """The slices in a member whose record is not known now, and is not known to be gone.
 
-    With the live reads that decide it and the time to judge again; without clusters that have left.
+    With the live reads that decide it and the time to judge again. Slices of clusters that have
+    left, or without a valid origin, are not among them.
     """
     kept, times, reads = [], set[timedelta](), dict[Read, None]()
     for endpoint_slice in snapshot.by(member, GENERATED_SLICES, str(federated)):
@@ -88,7 +89,7 @@ def _read_of_record(origin: Origin, federated: FederatedName) -> Read:
 def _is_gone(read: Read, snapshot: Snapshot) -> bool:
     """Whether a live read shows that a record is gone, or has lost the label that is watched.
 
-    True, too, if its ConfigMap is observed: then it is not valid.
+    True, too, if its ConfigMap is observed: then it is not valid. False without a fresh answer.
     """
     place = read.target
     if snapshot.get(place.where, ConfigMap, place.ref.name, place.ref.namespace) is not None:

@@ -142,7 +142,10 @@ def _resolve_member_backends(
 def _member_record(
     obj: Joinable, federated: FederatedName, member: ClusterId, resolved: ResolvedBackends
 ) -> MemberRecord:
-    """The record of an object for one federated Service, with the resolved backends."""
+    """The record of an object for one federated Service, with the resolved backends.
+
+    An invalid weight or priority is None; other settings are as annotated, even if invalid.
+    """
     meta = obj.metadata
     return MemberRecord(
         cluster=member,
@@ -168,11 +171,10 @@ def _member_record(
 def _record_sources(
     record: ConfigMap, member: ClusterId, snapshot: Snapshot
 ) -> frozenset[ClusterId]:
-    """The member as the only source; no source for a record that a restored member lacks.
+    """The member as the only source, or no source for a record that a restored member lacks.
 
-    Nor for one of the backup that is older than its Service. Once the member is listed it is then
-    written at once, while others keep what stands, so that they do not take the Service for one
-    that has left, or has other endpoints.
+    That is while the member is recovering and listed, and has no such record or one with other
+    data: the record is then written at once, while others keep what stands.
     """
     state, meta = snapshot.fact(ClusterState, member), record.metadata
     stored = snapshot.get(member, ConfigMap, meta.name, meta.namespace)

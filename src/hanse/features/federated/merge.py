@@ -34,8 +34,8 @@ class MergedService(Struct, frozen=True):
 def merge_members(origins: Iterable[Origin]) -> MergedService:
     """The merged Service of all member Services, in the order of joining; ports are their union.
 
-    A member that has a port under another protocol than earlier ones is left out with a message; of
-    equal ports the first counts.
+    A member with a port number under none of the protocols that earlier members have for it is left
+    out with a message; of equal ports the first counts.
     """
     members: list[Origin] = []
     left_out: dict[Identity, str] = {}
@@ -56,9 +56,9 @@ def merge_members(origins: Iterable[Origin]) -> MergedService:
 def _protocol_conflict(
     origin: Origin, protocols: Mapping[int, tuple[set[Protocol], Origin]]
 ) -> str:
-    """The message for the first port that shares no protocol with earlier members.
+    """The message for the lowest port that shares no protocol with that port of earlier members.
 
-    Empty if none.
+    Empty if there is none.
     """
     own_ports: dict[int, set[Protocol]] = {}
     for port in origin.ports:

@@ -40,10 +40,10 @@ SERVICE_TOPIC = "service"
 
 
 def member_topic(topic: str, member: ClusterId) -> str:
-    """The topic of keys of one member, such as `service`, followed by the member."""
+    """The topic of keys of one member: `<topic>@<member>`, such as `service@east`."""
     return f"{topic}@{member}"
 
 
 def topic_member(topic: str) -> ClusterId:
-    """The member in the topic of a key."""
+    """The member in the topic of a key, after the first `@`; empty if there is none."""
     return topic.partition("@")[2]

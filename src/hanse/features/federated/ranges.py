@@ -14,13 +14,13 @@ from hanse.model.snapshot import ObjectChange, Snapshot
 
 
 def member_ranges(member: ClusterId, snapshot: Snapshot) -> tuple[str, ...]:
-    """All address ranges of a member, as its own agent states them in its Federation."""
+    """The address ranges of a member's pods and Services, as its agent states in its Federation."""
     stated = stated_ranges(member, snapshot)
     return (*stated.pods, *stated.services)
 
 
 def changes_member_ranges(change: ObjectChange) -> bool:
-    """Whether a Federation states other ranges than before."""
+    """Whether a Federation came, went or states other ranges than before; False for other kinds."""
     sides = (
         side.status.ranges if isinstance(side, Federation) else None
         for side in (change.before, change.after)

@@ -185,7 +185,7 @@ def record_name(federated: FederatedName, member: MemberRecord | Origin) -> str:
 
 
 def record_configmap(record: MemberRecord) -> ConfigMap:
-    """The ConfigMap that stores a record, labelled with its federated Service."""
+    """The ConfigMap in namespace SYSTEM that has a record, labelled with its federated Service."""
     federated = record.federated
     name = record_name(federated, record)
     labels = {RECORD: federated.name, RECORD_NAMESPACE: federated.namespace}
@@ -238,7 +238,7 @@ class _MemberRecordVersion(Struct, frozen=True):
 
 @lru_cache(maxsize=8192)
 def _decode(text: str) -> MemberRecord | None:
-    """The valid record in a text, or None.
+    """The valid record in a text; None if it is empty, invalid, or of a newer schema.
 
     Cached: every led member's plan reads the same records.
     """
@@ -254,7 +254,10 @@ def _decode(text: str) -> MemberRecord | None:
 
 
 def _is_valid(record: MemberRecord) -> bool:
-    """Whether a Service made from a record would be valid: its name, and its ports."""
+    """Whether a Service made from a record would be valid: its name, and its ports.
+
+    Up to MOST_PORTS ports, with numbers from 1 to 65535 and names of up to 63 characters.
+    """
     return (
         is_service_name(record.of_name)
         and len(record.ports) <= MOST_PORTS

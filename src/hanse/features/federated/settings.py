@@ -55,7 +55,7 @@ WEIGHT, PRIORITY = f"{DOMAIN}/weight", f"{DOMAIN}/priority"
 
 
 def ruling_member(members: Iterable[Origin], setting: Setting) -> Origin | None:
-    """The first member, in the order of joining, that has a valid setting; None if none has."""
+    """The first of `members`, given in order of joining, with a valid setting; None if none has."""
     return next((m for m in members if setting.is_valid(setting.value(m))), None)
 
 
@@ -98,7 +98,8 @@ def setting_faults(
 ) -> Iterator[str]:
     """A message for each invalid annotation, and for each setting that an older member overrules.
 
-    `joined` are the federated Services that it joins, with their members.
+    An older member overrules with another valid value. `joined` are the federated Services that the
+    member Service `identity` joins, with their members in the order of joining.
     """
     if parse_clusters(text := annotations.get(INTERNAL_FROM, "")) is None:
         yield f"annotation {INTERNAL_FROM}: {text[:40]!r} is not {CLUSTERS_FORMAT}"

@@ -114,9 +114,10 @@ def slice_addresses(slices: Iterable[EndpointSlice]) -> Iterator[str]:
 def rename_ports(
     ports: Iterable[EndpointPort], member_ports: Iterable[MemberPort], names: Mapping[Number, str]
 ) -> tuple[tuple[EndpointPort, ...], tuple[MemberPort, ...]]:
-    """The ports under their federated names, without those that the federated Service lacks.
+    """The ports under their federated names, and the member's own ports under the same names.
 
-    The member's own ports under the same names come second.
+    They correspond by the name in the member's ports; ports that the member or the federated
+    Service lacks are left out.
     """
     own = {p.name: p for p in member_ports}
     served: list[EndpointPort] = []
@@ -140,7 +141,10 @@ def rename_ports(
 def _meta(
     federated: FederatedName, origin: Origin, slot: str, ports: tuple[MemberPort, ...]
 ) -> Meta:
-    """Metadata of a slice, with its origin as an annotation."""
+    """Metadata of a slice, with a name unique by origin and slot, labels, and the cluster.
+
+    An annotation has the origin, with `ports` as its ports.
+    """
     name = unique_name(
         federated.name, origin.cluster, origin.namespace, origin.name, origin.kind, slot
     )

@@ -134,7 +134,10 @@ def status_plan(
 
 
 def cleared_status(obj: Joinable, where: ClusterId) -> Plan:
-    """A patch that removes the conditions of a member Service; empty where it has none."""
+    """A patch that removes the conditions Federated and FederatedSettingsValid; empty without them.
+
+    Other conditions stay.
+    """
     current = obj.status.conditions
     left = [c for c in current if c.type not in (FEDERATED_CONDITION, SETTINGS_CONDITION)]
     if len(left) == len(current):

@@ -246,7 +246,10 @@ _RULES = {
 def _check_conditions(
     obj: Service | NativeService, where: ClusterId, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """NotFederated, NamesCollide and SettingIgnored of a Service, by its conditions of `_RULES`."""
+    """NotFederated, NamesCollide and SettingIgnored of a Service, by its conditions of `_RULES`.
+
+    The remedy of NamesCollide annotates the Service with `JOIN`.
+    """
     for found in check_conditions(_RULES)(obj, where, snapshot):
         if found.code != "NamesCollide":
             yield found

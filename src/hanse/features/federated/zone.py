@@ -166,8 +166,8 @@ def _host_nodes(
 ) -> Iterator[ZoneNode]:
     """The node of a name, and nodes of its ports and of each address that has ports.
 
-    None without addresses. With shares an answer has the addresses of one member, by weight; SRV
-    records have them all, with their weights.
+    None without a usable target. With shares an answer has the addresses of one member, by weight;
+    SRV records have them all, with their weights.
     """
     rrsets = tuple(_shared_rrsets(shares, ttl)) or tuple(target_rrsets(list(targets), ttl))
     if not rrsets:
@@ -186,7 +186,10 @@ def _host_nodes(
 
 
 def _shared_rrsets(shares: Sequence[MemberShare], ttl: int) -> Iterator[RRset]:
-    """RRsets that answer with addresses of one member at a time, by weight; none without shares."""
+    """RRsets that answer with addresses of one member at a time, by weight; none without shares.
+
+    Weight 0 counts as 1; a family without addresses has no RRset.
+    """
     for rtype, size in ((A, 4), (AAAA, 16)):
         groups = [
             ([r for text in share.addresses if len(r := address_rdata(text) or b"") == size], share)
@@ -208,7 +211,10 @@ def _srv_weights(shares: Sequence[MemberShare]) -> dict[str, int]:
 
 
 def _port_nodes(name: bytes, ports: Mapping[str, Sequence[bytes]], ttl: int) -> Iterator[ZoneNode]:
-    """The node `_port._protocol` of each named port."""
+    """The node `_port._protocol` of each named port, by name.
+
+    Ports that make no valid DNS name are left out.
+    """
     for port, rdatas in sorted(ports.items()):
         label, _, protocol = port.partition("/")
         own = port_name(label, protocol, name)

@@ -55,6 +55,6 @@ def _precedence(claim: ClusterClaim) -> tuple[bool, str]:
 def possible_supervisors(
     snapshot: Snapshot, members: tuple[ClusterId, ...]
 ) -> tuple[ClusterId, ...]:
-    """The members that claim to supervise, and those whose claims are not listed yet, sorted."""
+    """Those of the members that claim to supervise, or have no claims listed yet, sorted."""
     known = {member: read_claims(snapshot, member) for member in members}
     return tuple(sorted(m for m, claims in known.items() if claims is None or claims.supervisor))

@@ -83,11 +83,11 @@ class Membership:
         return connection_intents(snapshot)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """Every key for most changes; for a Lease only if its holder changed.
+        """Every key for most changes of objects; for a Lease only if its holder changed.
 
         Only the keys of Federations for writes that are or were refused, and for changed address
-        ranges of a local Node or ServiceCIDR; none for other write outcomes and for kinds that it
-        does not read.
+        ranges of a local Node or ServiceCIDR. Every key for facts in `_FACTS` and for a kind that
+        it reads; none for other facts.
         """
         match change:
             case ObjectChange(_, before, after) if isinstance(change.object, Lease):
@@ -109,7 +109,7 @@ class Membership:
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
         """The plan of properties, a profile, a token or a Federation's status, by the key's topic.
 
-        A missing Federation, or one that is being deleted, has an empty plan.
+        The plan of a Federation that is missing or being deleted is empty.
         """
         match key.topic:
             case "properties":
@@ -129,7 +129,10 @@ _READ_KINDS = {watch.kind.kind for watch in Membership.watches} | {GlobalIngress
 
 
 def _all_keys(snapshot: Snapshot) -> set[Key]:
-    """Every key of the feature: properties, Federations, and profiles and tokens of members."""
+    """Every key of the feature: properties, all local Federations, profiles, and tokens of members.
+
+    Profiles are those of the local cluster and the members of the current Federation.
+    """
     return {
         PROPERTIES,
         *_federation_keys(snapshot),
@@ -143,11 +146,12 @@ def _all_keys(snapshot: Snapshot) -> set[Key]:
 
 
 def _federation_keys(snapshot: Snapshot) -> set[Key]:
+    """The keys of all Federations of the local cluster."""
     return {Key(FEDERATION, f.metadata.name) for f in snapshot.all(snapshot.local, Federation)}
 
 
 def _named_keys(obj: Object | None) -> Iterator[Key]:
-    """The keys of a Federation, and of its members; none for other objects."""
+    """The key of a Federation, and profile and token keys of its members; else none."""
     if isinstance(obj, Federation):
         yield Key(FEDERATION, obj.metadata.name)
         for member in obj.spec.members:

@@ -26,7 +26,10 @@ from hanse.model.remedies import LEAVING_AFTER, join_federation
 def unfinished_leave(
     federation: Federation, where: ClusterId, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """Finding MemberLeaving, if a `hanse leave` of a cluster began long ago and has not ended."""
+    """Finding MemberLeaving, if a `hanse leave` of a cluster began long ago and has not ended.
+
+    That is by annotation `hanse.dev/leaving` of its Federation, older than LEAVING_AFTER.
+    """
     began = parse_time(federation.metadata.annotations.get(LEAVING))
     if began is not None and snapshot.now - began > LEAVING_AFTER:
         yield Finding(
@@ -69,10 +72,10 @@ def missing_federation(
 def lost_members(
     federation: Federation, where: ClusterId, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """Finding FederationMissing for members of a supervisor without Federation or claim to any.
+    """Finding FederationMissing for members that have neither a Federation nor a cluster set claim.
 
-    One that claims a cluster set is told by `missing_federation`. Nothing while what a member has
-    is not known.
+    Nothing unless `where` supervises. One with a claim is reported by `missing_federation`. Nothing
+    while what a member has is not known.
     """
     if not _supervises(where, snapshot):
         return
@@ -101,11 +104,11 @@ def lost_members(
 def leaderless_causes(
     federation: str, where: ClusterId, snapshot: MultiClusterSnapshot
 ) -> Iterator[Ref]:
-    """Subjects that may explain why nobody leads a member, which itself names no supervisor.
+    """Subjects that may explain why nobody leads a member: links to possible leaders, then these.
 
-    The connections of those that could lead it, then they: whoever holds its Lease, the supervisors
-    that name it, and lost clusters that may supervise: those that these name, or any if nobody that
-    is known supervises it.
+    They are the last holder of its Lease, the other supervisors that name it, and lost clusters
+    that may supervise: those that supervisors name, or any if there is neither such a holder nor a
+    supervisor that names it.
     """
     lease = snapshot.get(where, Lease, where, SYSTEM)
     last = holder_cluster(lease.spec.holder_identity) if lease is not None else ""
@@ -120,7 +123,11 @@ def leaderless_causes(
 
 
 def leaderless_remedy(federation: str, where: ClusterId, snapshot: MultiClusterSnapshot) -> Remedy:
-    """How a member gets a leader again, where no other finding says so: it joins once more."""
+    """How a member gets a leader again: advice to run a supervisor, with a `hanse join` to repeat.
+
+    It asks the administrator of the first other supervisor of the Federation, by id; without one,
+    of the member itself, and the command has the placeholder CONTEXT.
+    """
     naming = sorted(_other_supervisors(federation, where, snapshot))
     supervisor = naming[0] if naming else "CONTEXT"
     again = join_federation(federation, where, supervisor, snapshot)
@@ -162,7 +169,10 @@ def _remedy(federation: str, where: ClusterId, snapshot: MultiClusterSnapshot) -
 
 
 def _leave_command(federation: str, where: ClusterId, snapshot: MultiClusterSnapshot) -> str:
-    """The `hanse leave` that resumes a cluster's leave; it names a supervisor, if one is known."""
+    """The `hanse leave` that resumes a cluster's leave; it names a supervisor, if one is known.
+
+    That is the first other supervisor of the Federation by id.
+    """
     others = _other_supervisors(federation, where, snapshot)
     asked = f" --supervisor {snapshot.context_argument(min(others))}" if others else ""
     place = f"--cluster-id {where} --context {snapshot.context_argument(where)}"
@@ -172,7 +182,7 @@ def _leave_command(federation: str, where: ClusterId, snapshot: MultiClusterSnap
 def _other_supervisors(
     federation: str, where: ClusterId, snapshot: MultiClusterSnapshot
 ) -> dict[ClusterId, frozenset[ClusterId]]:
-    """The other clusters that supervise a Federation, and whom each names."""
+    """The other clusters that supervise the Federation of this name, by id, and whom each names."""
     return {
         other: frozenset(member.cluster_id for member in one.spec.members)
         for other, one in sorted(snapshot.everywhere(Federation), key=lambda found: found[0])

@@ -27,9 +27,9 @@ _PROPERTIES = {CLUSTER_ID: about.CLUSTER_ID, CLUSTER_SET: about.CLUSTER_SET}
 
 
 def plan_properties(snapshot: Snapshot) -> Plan:
-    """A ClusterProperty for each well-known ClusterClaim that has a value.
+    """A ClusterProperty for each of the local cluster's id and set that a ClusterClaim states.
 
-    Nothing where the kind is not served, or that is not known.
+    An empty plan where the kind is not served, or that is not known.
     """
     if not snapshot.serves(snapshot.local, ClusterProperty):
         return Plan()
@@ -49,7 +49,10 @@ def plan_properties(snapshot: Snapshot) -> Plan:
 
 
 def known_clusters(snapshot: Snapshot) -> tuple[ClusterId, ...]:
-    """The members of the current Federation and the local cluster; none without a Federation."""
+    """The members of the current Federation and the local cluster, sorted.
+
+    None, not even the local one, without a Federation.
+    """
     federation = current_federation(snapshot)
     if federation is None:
         return ()
@@ -59,7 +62,7 @@ def known_clusters(snapshot: Snapshot) -> tuple[ClusterId, ...]:
 def plan_profile(cluster: ClusterId, snapshot: Snapshot) -> Plan:
     """The ClusterProfile of one cluster with its status, while it is in the federation.
 
-    Nothing is desired where the kind is not served.
+    An empty plan for another cluster, and where the kind is not known to be served.
     """
     if not snapshot.serves(snapshot.local, ClusterProfile) or cluster not in known_clusters(
         snapshot
@@ -83,7 +86,10 @@ def plan_profile(cluster: ClusterId, snapshot: Snapshot) -> Plan:
 def _properties(
     cluster: ClusterId, before: ClusterProfileStatus, snapshot: Snapshot
 ) -> tuple[ProfileProperty, ...]:
-    """A profile's properties, by the cluster's claims; those `before` while they are unknown."""
+    """A profile's properties: those of id and set that the cluster claims.
+
+    Those `before` while its claims are not listed.
+    """
     claims = read_claims(snapshot, cluster)
     if claims is None:
         return before.properties

@@ -29,8 +29,9 @@ class LocalLeader(Struct, frozen=True):
 def local_leader(snapshot: Snapshot, federation: Federation) -> LocalLeader:
     """The cluster that leads this one, by the Lease that its leader renews here.
 
-    It is not `known` until the Lease was observed for long enough, nor in the grace period after
-    its holder is lost; the name is then the last leader's, or empty if the status is not Led.
+    It is not `known` while Leases are not synced, until the Lease was observed for long enough, and
+    in the grace period after its holder is lost, or without a Lease after the Federation was
+    created; the name is then the holder's or last leader's, or empty if the status is not Led.
     """
     current = federation.status
     led = find_condition(current.conditions, LED)
@@ -53,7 +54,10 @@ def local_leader(snapshot: Snapshot, federation: Federation) -> LocalLeader:
 
 
 def _no_leader(since: datetime, last: str, snapshot: Snapshot) -> LocalLeader:
-    """No leader; within the grace period that starts at `since`, the leader `last`, not `known`."""
+    """No leader; within the grace period that starts at `since`, `last`, which is not `known`.
+
+    It is then to be rechecked at the end of the period.
+    """
     rest = LEADER_CHANGE_GRACE - age(since, snapshot.now)
     if rest <= timedelta(0):
         return LocalLeader()

@@ -57,14 +57,20 @@ def token_account(member: str, supervisor: ClusterId) -> TokenAccount:
 def rules_for(
     watches: Iterable[Watch], cluster: ClusterId, supervisor: ClusterId
 ) -> tuple[RbacRule, ...]:
-    """The rights of a supervisor in a member: watch it, write as its leader, renew its token."""
+    """The rights of a supervisor in a member: watch it, write as its leader, renew its token.
+
+    They include the leader's Lease of that member in SYSTEM.
+    """
     own = (account_name(supervisor),)
     renewal = RbacRule(SYSTEM, "", f"{SERVICE_ACCOUNT.plural}/token", ("create",), own)
     return (*rbac_rules(watches, Role.MEMBER, Role.LED, leases=[(SYSTEM, cluster)]), renewal)
 
 
 def account(rules: Iterable[RbacRule], supervisor: ClusterId) -> tuple[Manifest, ...]:
-    """Namespaces, ServiceAccount, roles and bindings of one supervisor in a member."""
+    """Namespaces, ServiceAccount, roles and bindings: these rights of one supervisor in a member.
+
+    For an empty supervisor those of the account that all supervisors once shared, without label.
+    """
     granted, name = tuple(rules), account_name(supervisor)
     namespaces = sorted({SYSTEM, *(rule.namespace for rule in granted if rule.namespace)})
     labels = {SUPERVISOR_LABEL: supervisor} if supervisor else {}
@@ -83,7 +89,7 @@ def supervisor_policies(rules: Iterable[WriteRule], cluster: ClusterId) -> tuple
 
 
 def claims(cluster: ClusterId, cluster_set: str, *, supervisor: bool) -> tuple[Manifest, ...]:
-    """The ClusterClaims of a member; the supervisor claim only if `supervisor`."""
+    """The ClusterClaims of a member: id, cluster set, and the supervisor claim if `supervisor`."""
     values = {CLUSTER_ID: cluster, CLUSTER_SET: cluster_set}
     if supervisor:
         values[SUPERVISOR] = "true"
@@ -96,7 +102,7 @@ def secret_name(member: ClusterId) -> str:
 
 
 def member_secret(member: ClusterId, token: str, authority: bytes) -> Manifest:
-    """The Secret with a member's token, and its CA if `authority` is not empty."""
+    """The Secret with a member's token, and its CA certificate if `authority` is not empty."""
     data = {"token": b64encode(token.encode()).decode()}
     if authority:
         data["ca.crt"] = b64encode(authority).decode()
@@ -105,7 +111,10 @@ def member_secret(member: ClusterId, token: str, authority: bytes) -> Manifest:
 
 
 def federation(name: str, cluster_set: str, servers: Mapping[ClusterId, str]) -> Manifest:
-    """The Federation with these members, by the URLs of their API servers."""
+    """The Federation with these members, by the URLs of their API servers.
+
+    Each member's Secret has the default name, `secret_name`.
+    """
     members = tuple(member_entry(cluster, server) for cluster, server in servers.items())
     return federation_with_members(name, cluster_set, members)
 
@@ -117,7 +126,10 @@ def federation_with_members(name: str, cluster_set: str, members: tuple[Member, 
 
 
 def keep_as_written(wanted: Manifest, found: FederationSpec) -> Manifest:
-    """The Federation manifest, with equal ids and set name spelled as in the existing spec."""
+    """The wanted Federation; ids and a set name that `found` has, too, are spelled as there.
+
+    Members and other fields are the wanted ones.
+    """
     spec = msgspec.convert(wanted.wire["spec"], FederationSpec)
     ids = {member.cluster_id: member.id_as_written for member in found.members}
     members = tuple(
@@ -134,7 +146,7 @@ def keep_as_written(wanted: Manifest, found: FederationSpec) -> Manifest:
 
 
 def member_entry(cluster: ClusterId, server: str) -> Member:
-    """The entry of a member in a Federation."""
+    """The entry of a member in a Federation, with the default name of its Secret."""
     return Member(id_as_written=cluster, server=server, secret=secret_name(cluster))
 
 

@@ -40,7 +40,7 @@ _PEM = b"-----BEGIN CERTIFICATE-----"
 
 
 def token_of(secret: Secret) -> str:
-    """The token in the Secret of a member; empty if it has none."""
+    """The token in the Secret of a member, without blanks around it; empty if it has none."""
     return secret.data.get(TOKEN, b"").decode("ascii", "replace").strip()
 
 
@@ -60,9 +60,11 @@ def current_federation(snapshot: Snapshot) -> Federation | None:
 def connection_intents(snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
     """What should become of the connection to each member: kept, left, released or abandoned.
 
-    Members of a Federation are connected or invalid, former ones leave, those that only others name
-    are released. Without the CRD every connection is kept; a cluster that is no supervisor, or
-    names no member, releases those that others name; a wrong local cluster id makes all invalid.
+    Members of the Federation are connected or invalid, and left once it is dissolved; former ones
+    are left, or kept while undecided; those that only others name are released; annotated ones
+    abandoned. Where the kind is not served every connection is kept. A cluster that is no
+    supervisor, or names no member, releases those that others name, and keeps the rest unless it is
+    dissolved. A wrong local id makes all invalid.
     """
     if snapshot.serves(snapshot.local, Federation) is False:
         return tuple(_keep_connections(snapshot))
@@ -122,10 +124,10 @@ class FormerMember(Struct, frozen=True):
 def former_members(federation: Federation, snapshot: Snapshot) -> Iterator[FormerMember]:
     """Members in the status that the spec names no longer, with what becomes of each.
 
-    A cluster that supervises no longer names nobody. `released`: another supervisor names it;
-    `undecided`: that is not known, or nobody is named; else `leaving`, as all are that it still has
-    once it supervises no longer and its Federation is dissolved. Left out are abandoned ones, those
-    without a Secret, and those that have departed, unless another supervisor names them.
+    A cluster that does not supervise names nobody. `released`: another supervisor names it;
+    `undecided`: that is not known, or nobody is named; else `leaving`, as are all once the cluster
+    does not supervise and its Federation is dissolved. Left out are abandoned ones, those without a
+    Secret, and those that have departed, unless another supervisor names them.
     """
     claims = read_claims(snapshot, snapshot.local)
     supervises = claims is None or claims.supervisor
@@ -147,7 +149,10 @@ def former_members(federation: Federation, snapshot: Snapshot) -> Iterator[Forme
 def _former_connections(
     federation: Federation, snapshot: Snapshot
 ) -> Iterator[LeavingCluster | ClusterConnection]:
-    """Valid connections to former members: LeavingCluster if leaving, as they are if undecided."""
+    """Valid connections to former members: LeavingCluster if leaving, as they are if undecided.
+
+    None for released ones, nor for those whose entry or Secret is invalid.
+    """
     for former in former_members(federation, snapshot):
         state = former.state
         entry = Member(id_as_written=state.cluster_id, server=state.server, secret=state.secret)
@@ -159,7 +164,7 @@ def _former_connections(
 
 
 def abandoned_clusters(federation: Federation) -> tuple[ClusterId, ...]:
-    """The clusters in the annotation `hanse.dev/abandoned`."""
+    """The clusters in the annotation `hanse.dev/abandoned`, in its order; empty without it."""
     value = federation.metadata.annotations.get(ABANDONED, "")
     return tuple(name.strip() for name in value.split(",") if name.strip())
 
@@ -176,8 +181,9 @@ def _retirement_intents(
 ) -> Iterator[ReleasedCluster | InvalidConnection]:
     """ReleasedCluster for members that other supervisors name, InvalidConnection for the rest.
 
-    For a cluster that supervises no longer; the last supervisor of a member keeps it, unless its
-    Federation is dissolved: then the rest has no intent, and is left.
+    For a cluster that supervises no longer, or names nobody. InvalidConnection keeps the
+    connection: the last supervisor of a member keeps it, unless its Federation is dissolved; then
+    the rest has no intent, and is left.
     """
     dissolved = federation is not None and is_dissolved(federation)
     text = "no other supervisor names it; let one, or end the federation: hanse dissolve"
@@ -197,7 +203,8 @@ def _member_connection(
 ) -> ClusterConnection | InvalidConnection:
     """The connection to one member, or the fault of its entry or its Secret.
 
-    The local cluster needs no Secret; no election is run for a cluster that claims another id.
+    The local cluster needs no Secret; no election is run for a cluster that claims another id. The
+    leaders preferred to this cluster are those before it in `order`, all if it is not in it.
     """
     cluster, field = member.cluster_id, f"spec.members[{index}]"
     fault = entry_fault(index, member, members)
@@ -248,7 +255,8 @@ def entry_fault(index: int, member: Member, members: tuple[Member, ...]) -> Memb
 def server_url_error(server: str) -> str:
     """Why a URL cannot be that of an API server; empty when it can.
 
-    Plain http is accepted for loopback hosts only.
+    It has a scheme, host, and maybe a port and path, but no user, query or fragment. Plain http is
+    accepted for loopback hosts only.
     """
     try:
         parts = urlsplit(server)
@@ -267,7 +275,7 @@ def server_url_error(server: str) -> str:
 def secret_fault(index: int, member: Member, secret: Secret | None) -> MemberFault | None:
     """The first fault of a member's Secret: it is missing, or its token or its CA is invalid.
 
-    None if there is no fault; a Secret needs a token, and no CA.
+    None if there is no fault. A token is needed, of one line of ASCII; a CA is not.
     """
     field, name = f"spec.members[{index}].secret", f"Secret {SYSTEM}/{member.secret}"
     if secret is None:
@@ -292,7 +300,8 @@ def _leader_preference(
 ) -> dict[ClusterId, tuple[ClusterId, ...]]:
     """For each member its leaders by preference: a supervisor itself first, then the others.
 
-    The first leaders of members that are no supervisors rotate over all supervisors.
+    Leaders are the members that claim to supervise, or whose claims are not listed, in a cycle. The
+    first leaders of members that are no supervisors rotate over them.
     """
     supervisors = possible_supervisors(snapshot, members)
     order: dict[ClusterId, tuple[ClusterId, ...]] = {}

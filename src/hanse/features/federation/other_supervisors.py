@@ -31,7 +31,7 @@ class OtherSupervisors(Struct, frozen=True):
 
     @property
     def named(self) -> frozenset[ClusterId]:
-        """The clusters that any of them names."""
+        """The clusters that any of the other supervisors names as members."""
         return frozenset(cluster for members in self.members.values() for cluster in members)
 
 
@@ -39,7 +39,8 @@ def read_other_supervisors(snapshot: Snapshot, federation: Federation | None) ->
     """The members that each other supervisor names, and the supervisors whose list is not known.
 
     A supervisor is a cluster that claims to be one, by its last recorded claim while claims cannot
-    be read; a cluster of which neither is known, and a leader that is no member, count as unknown.
+    be read. Unknown are one whose Federations are not listed, a cluster without known claim, and a
+    leader that is no member. Clusters that are left, have departed or are invalid do not count.
     """
     recorded = {m.cluster_id: m.supervisor for m in federation.status.members} if federation else {}
     listed = [m.cluster_id for m in federation.spec.members] if federation else []
@@ -61,7 +62,7 @@ def read_other_supervisors(snapshot: Snapshot, federation: Federation | None) ->
 def _counts(cluster: ClusterId, snapshot: Snapshot) -> bool:
     """Whether another cluster's list of members is to be read: it is neither leaving nor departed.
 
-    False, too, if it has no connection and its entry is invalid.
+    Without a connection: False if its entry is invalid or it has departed, else True.
     """
     state = snapshot.fact(ClusterState, cluster)
     if state is not None:
@@ -73,7 +74,7 @@ def _counts(cluster: ClusterId, snapshot: Snapshot) -> bool:
 def differing_lists(federation: Federation, snapshot: Snapshot) -> list[str]:
     """A message for each member that only one of two supervisors names, with the `hanse join`.
 
-    It compares this supervisor with each other one that names any member.
+    It compares this supervisor with each other one that names any member; empty if all agree.
     """
     others = read_other_supervisors(snapshot, federation)
     named = {member.cluster_id for member in federation.spec.members}
@@ -99,7 +100,10 @@ def differing_lists(federation: Federation, snapshot: Snapshot) -> list[str]:
 
 
 def join_command(cluster: ClusterId, snapshot: Snapshot) -> str:
-    """The `hanse join` that renews this supervisor's account and token in a member."""
+    """The `hanse join` that renews this supervisor's account and token in a member.
+
+    It names this supervisor's oldest Federation, or NAME without one; it is not run.
+    """
     federation = oldest_federation(snapshot.local, snapshot)
     name = federation.metadata.name if federation is not None else "NAME"
     return (
@@ -120,7 +124,7 @@ def oldest_federation(cluster: ClusterId, snapshot: Snapshot) -> Federation | No
 
 
 def _age(federation: Federation) -> tuple[str, str]:
-    """Sort key: by creation, then by name."""
+    """Sort key: by creation, then by name; a Federation without creation time comes last."""
     created = federation.metadata.creation_timestamp
     return (created.isoformat() if created is not None else "~", federation.metadata.name)
 

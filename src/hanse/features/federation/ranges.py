@@ -13,7 +13,10 @@ RANGES = "RangesDistinct"
 
 
 def own_ranges(federation: Federation, snapshot: Snapshot) -> MemberRanges:
-    """This cluster's address ranges: spec.ranges, else the discovered ones, else the status."""
+    """This cluster's address ranges: spec.ranges as those of pods, else the discovered ones.
+
+    Those in the status while the discovered ones are not known.
+    """
     if federation.spec.ranges:
         return MemberRanges(pods=federation.spec.ranges)
     found = discovered_ranges(snapshot)
@@ -21,9 +24,10 @@ def own_ranges(federation: Federation, snapshot: Snapshot) -> MemberRanges:
 
 
 def ranges_condition(federation: Federation, snapshot: Snapshot) -> Iterator[Condition]:
-    """RangesDistinct: False while pod ranges of two members overlap, True if it was ever reported.
+    """RangesDistinct: False while pod ranges of a member overlap any ranges of another.
 
-    Nothing if there is no overlap and never was one.
+    Without an overlap True if the condition is set already, else nothing. The ranges are those that
+    the members of the spec state.
     """
     members = (one.cluster_id for one in federation.spec.members)
     known = {member: stated_ranges(member, snapshot) for member in members}

@@ -66,7 +66,7 @@ def election_message(failure: ElectionFailure) -> str:
 
 
 def is_refusal(outcome: WriteOutcome) -> bool:
-    """Whether a write was refused or forbidden.
+    """Whether a write was Refused or Forbidden.
 
     False for Antrea policies, whose refusals are in their own records.
     """
@@ -83,9 +83,9 @@ def _refused(snapshot: Snapshot) -> Iterator[WriteOutcome]:
 
 
 def _connected_for(snapshot: Snapshot) -> timedelta:
-    """The shortest time that any led member has been in its connection state.
+    """How long all led members have been in their present connection state.
 
-    Zero if none is led.
+    That is the shortest of their times; zero if none is led.
     """
     led = {lead.member for lead in snapshot.facts(Leadership) if lead.ours}
     ages = [age(s.since, snapshot.now) for s in snapshot.facts(ClusterState) if s.cluster in led]
@@ -93,7 +93,7 @@ def _connected_for(snapshot: Snapshot) -> timedelta:
 
 
 def _message(refused: list[WriteOutcome]) -> str:
-    """The first refused writes with cluster, object and message, and how many more there are."""
+    """The first MOST_NAMED refused writes with cluster, object and message, and how many more."""
     shown = [
         f"{o.target.where}: {o.target.ref}: {o.message[:_LONGEST]}" for o in refused[:MOST_NAMED]
     ]

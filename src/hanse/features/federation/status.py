@@ -62,7 +62,8 @@ def plan_status(federation: Federation, snapshot: Snapshot) -> Plan:
     """A patch of the Federation's status, and Events of changed conditions and abandoned members.
 
     Members are listed by a supervisor in its current Federation, and by a former one those that it
-    still has; a second Federation gets the condition Valid=False.
+    still has; a second Federation gets the condition Valid=False. The key is requeued for when the
+    leader or refused writes are to be judged again.
     """
     current = federation.status
     chosen = current_federation(snapshot)
@@ -111,7 +112,8 @@ def _lasting(conditions: tuple[Condition, ...], snapshot: Snapshot) -> Iterable[
 def _retiring(federation: Federation, snapshot: Snapshot) -> tuple[ClusterId, ...]:
     """The members that a cluster which ceases to supervise is still connected to; else none.
 
-    It ceases if it claims no supervisor any more, or its Federation has no members.
+    It ceases if it does not claim to supervise, its claims are not listed, or its Federation has no
+    members.
     """
     if _supervises(snapshot) and federation.spec.members:
         return ()
@@ -121,8 +123,8 @@ def _retiring(federation: Federation, snapshot: Snapshot) -> tuple[ClusterId, ..
 def _abandoned_members(federation: Federation, snapshot: Snapshot) -> Iterator[AbandonedMember]:
     """An entry with the objects that remain for each cluster that is annotated as abandoned.
 
-    The entry is written from the runtime's fact, and kept from the status afterwards; none before
-    it.
+    It is written from the runtime's fact, which has the objects, and kept from the status
+    afterwards; none without either, nor for a cluster that the spec names.
     """
     named = {member.cluster_id for member in federation.spec.members}
     recorded = {a.cluster_id: a for a in federation.status.abandoned}
@@ -142,7 +144,7 @@ def _abandoned_members(federation: Federation, snapshot: Snapshot) -> Iterator[A
 
 
 def _abandoned_event(member: AbandonedMember, ref: ClusterObjectRef) -> EventRequest:
-    """A Warning that an abandoned member keeps this number of known objects of ours."""
+    """The Warning `Abandoned`: how many known objects of ours stay behind in a member."""
     text = (
         f"{member.cluster_id} was given up; {member.objects} objects of ours that were known here "
         "stay behind there"
@@ -232,7 +234,10 @@ def _member_state(
 
 
 def _member_message(cluster: ClusterId, *, reachable: bool, snapshot: Snapshot) -> str:
-    """Why a member is not reachable, else why its election fails; empty if all is well."""
+    """Why a member is not reachable, else why its election fails; empty if all is well.
+
+    Cut to MAX_MESSAGE.
+    """
     failure = snapshot.fact(ElectionFailure, cluster)
     if not reachable:
         return _unreachable_reason(cluster, snapshot)[:MAX_MESSAGE]
@@ -263,7 +268,7 @@ def _member_leader(
 ) -> ClusterId:
     """The holder of a member's Lease; the leader `before` while nobody holds it or it is unknown.
 
-    Empty if nobody holds it, it was this cluster, and the member is unreachable.
+    Empty if nobody holds it, `before` is this cluster, and the member is unreachable.
     """
     lead = snapshot.fact(Leadership, cluster)
     if lead is None:
@@ -276,7 +281,10 @@ def _member_leader(
 def _conditions(
     federation: Federation, members: tuple[MemberState, ...], own: LocalLeader, snapshot: Snapshot
 ) -> Iterator[Condition]:
-    """Valid, Led if known, and of supervisors MembersReachable, MembersDiffer, RangesDistinct."""
+    """Valid, Led if known, and of supervisors MembersReachable, MembersDiffer, RangesDistinct.
+
+    A condition about which nothing is known, or that was never needed, is left out.
+    """
     faults = list(_faults(federation, snapshot))
     if faults:
         text = "; ".join(f"{f.field}: {f.message}" for f in faults)
@@ -312,7 +320,11 @@ def _differ_condition(federation: Federation, snapshot: Snapshot) -> Iterator[Co
 def _reachable_condition(
     spec: tuple[Member, ...], members: tuple[MemberState, ...], snapshot: Snapshot
 ) -> Iterator[Condition]:
-    """MembersReachable, False with the unreachable members; nothing until all states are known."""
+    """MembersReachable: True, or False with the unreachable members and why.
+
+    Nothing until the states of all members in the spec are known. The reason says if one of them
+    rejects our credentials.
+    """
     named = {member.cluster_id for member in spec}
     known = [m for m in members if m.cluster_id in named]
     if len(known) < len(spec):
@@ -346,7 +358,10 @@ def _is_rejected(cluster: ClusterId, snapshot: Snapshot) -> bool:
 
 
 def _unreachable_reason(cluster: ClusterId, snapshot: Snapshot) -> str:
-    """The member's invalid field, else the reason of its state, with a remedy if it rejects us."""
+    """Why a member is unreachable: its invalid field, else the reason of its state.
+
+    With the `hanse join` that helps, if it rejects our credentials; never empty.
+    """
     bad = snapshot.fact(InvalidConnection, (FEATURE_NAME, cluster))
     if bad is not None:
         return f"{bad.field}: {bad.message}"

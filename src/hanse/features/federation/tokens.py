@@ -18,9 +18,10 @@ from hanse.model.tokens import renew_token, token_digest
 
 
 def clusters_with_tokens(snapshot: Snapshot) -> Iterator[ClusterId]:
-    """The members other than the local cluster.
+    """The members of the current Federation whose tokens this cluster renews: all but itself.
 
-    None if it is no supervisor or has no Federation.
+    None at all if the local cluster does not claim to supervise, its claims are not listed, or it
+    has no Federation.
     """
     federation, claims = current_federation(snapshot), read_claims(snapshot, snapshot.local)
     if federation is not None and claims is not None and claims.supervisor:
@@ -32,7 +33,8 @@ def clusters_with_tokens(snapshot: Snapshot) -> Iterator[ClusterId]:
 def plan_token(cluster: ClusterId, snapshot: Snapshot) -> Plan:
     """Asks for a new token once half of the lifetime is over, and patches it into the Secret.
 
-    Empty for clusters whose token is not renewed here, and while the member is not synced.
+    Before that it only requeues the key. Empty for clusters whose token is not renewed here,
+    without the Secret, while the member is not synced, and for a token that does not expire.
     """
     member = _member_entry(cluster, snapshot)
     secret = (
@@ -59,7 +61,7 @@ def stored_token_digest(secret: str, snapshot: Snapshot) -> str:
 
 
 def _member_entry(cluster: ClusterId, snapshot: Snapshot) -> Member | None:
-    """The entry of a member whose token this supervisor renews; None for all others."""
+    """The entry of a member whose token this supervisor renews; None for all other clusters."""
     federation = current_federation(snapshot)
     if federation is None or cluster not in clusters_with_tokens(snapshot):
         return None

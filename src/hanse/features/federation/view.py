@@ -79,6 +79,8 @@ def _condition_remedy(
     """What ends a bad condition of a Federation; None where no command and no advice is known.
 
     MembersReachable has commands, one for each of `lost`, only in a fleet that `hanse up` runs.
+    Others: the joins in the message, whom to ask about refused writes, a patch of a wrong member
+    id, and joins for members with a bad Secret.
     """
     if bad.type == REACHABLE and snapshot.local:
         return remedy(*(f"hanse local heal {where} {one}" for one in lost))
@@ -107,14 +109,20 @@ def _condition_remedy(
 
 
 def _with_contexts(command: str, snapshot: MultiClusterSnapshot) -> str:
-    """A command of a condition with contexts for cluster ids: agents know no kubeconfig."""
+    """A `hanse join` from a condition, with kubeconfig contexts in place of cluster ids.
+
+    That is in options `--context` and `--supervisor`: agents know no kubeconfig.
+    """
     return _CONTEXT.sub(lambda found: snapshot.context_argument(found[0]), command)
 
 
 def _check(
     federation: Federation, where: ClusterId, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """A finding for each bad condition, an unfinished leave, and each member that was given up."""
+    """A finding for each bad condition, and those about single members.
+
+    These are an unfinished leave, members without Federation, and those that were given up.
+    """
     yield from unfinished_leave(federation, where, snapshot)
     yield from lost_members(federation, where, snapshot)
     lost = [m.cluster_id for m in federation.status.members if not m.reachable]

@@ -40,8 +40,8 @@ class ClusterClaimWebhook:
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         """Deny a second id, and a change or deletion of the id while a Federation exists.
 
-        A wrong id beside the right one may be deleted. Until Federations are listed, changes of
-        the id are denied with code 503.
+        A wrong id may be deleted while another claim has the right one. Until Federations are
+        listed, changes of the id are denied with code 503; claims about other things are allowed.
         """
         before, after = _claimed_id(review, review.before), _claimed_id(review, review.object)
         if before is None:
@@ -67,7 +67,8 @@ class FederationWebhook:
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         """Deny a second Federation and invalid members; allow updates that keep the spec.
 
-        A creation is denied with code 503 until the Federations are listed.
+        A creation is denied with code 503 until the Federations are listed, and any object that
+        cannot be decoded with 422. Unusable Secrets of members are only warnings.
         """
         if review.operation == "CREATE" and not snapshot.listed_or_unserved(
             snapshot.local, Federation
@@ -94,7 +95,10 @@ class FederationWebhook:
 
 
 def _review_members(federation: Federation, snapshot: Snapshot) -> Allow | Deny:
-    """Deny (422) a wrong cluster set, reserved ids or invalid entries; warn of unusable Secrets."""
+    """Deny (422) a wrong cluster set, reserved ids or invalid entries, by the first that is found.
+
+    Else Allow, with a warning for each unusable Secret of a member but the local cluster.
+    """
     claims = read_claims(snapshot, snapshot.local)
     named = federation.spec.cluster_set
     if claims is not None and named and claims.cluster_set not in ("", named):
@@ -121,9 +125,9 @@ def _review_members(federation: Federation, snapshot: Snapshot) -> Allow | Deny:
 def _review_second_id(
     review: AdmissionRequest, after: str | None, snapshot: Snapshot
 ) -> Allow | Deny:
-    """Deny an id other than the cluster's.
+    """Deny a claimed id (`after`) other than the cluster's known one.
 
-    Allow where the cluster has none or the object claims none.
+    Allow where the cluster has none, its claims are not listed, or the object claims none.
     """
     claims = read_claims(snapshot, snapshot.local)
     known = claims.cluster_id if claims is not None else ""
@@ -134,7 +138,7 @@ def _review_second_id(
 
 
 def _is_redundant(review: AdmissionRequest, before: str, snapshot: Snapshot) -> bool:
-    """Whether a wrong id is being deleted, and another claim has the cluster's own id."""
+    """Whether an id other than the agent's is being deleted, and another claim has the agent's."""
     others = (
         c for c in snapshot.all(snapshot.local, ClusterClaim) if c.metadata.name != review.name
     )
@@ -143,7 +147,10 @@ def _is_redundant(review: AdmissionRequest, before: str, snapshot: Snapshot) -> 
 
 
 def _claimed_id(review: AdmissionRequest, wire: Wire) -> str | None:
-    """The cluster id in a claim or property; None without an object, or about another thing."""
+    """The cluster id in a claim or property; None without an object, or about another thing.
+
+    Empty if it has no value.
+    """
     if not wire:
         return None
     name = str((wire.get("metadata") or {}).get("name") or review.name)

@@ -37,7 +37,7 @@ def agent_faults(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator
 
 
 def refused_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Finding:
-    """AgentMissing for an agent whose cluster rejects its token: its ServiceAccount is gone or new.
+    """A finding AgentMissing for an agent whose own cluster rejects its token; that is not checked.
 
     The remedy restores account and rights and restarts the agent.
     """
@@ -54,7 +54,11 @@ def refused_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Finding
 
 
 def rights_command(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
-    """The command that gives an agent its account and the rights of the features that it runs."""
+    """The command that gives an agent its account and the rights of the features that it runs.
+
+    It pipes `hanse manifests --rights` into `kubectl apply`; without features if these are not
+    known.
+    """
     return (
         f"hanse manifests --cluster-id {cluster}{_features_option(cluster, snapshot)} --rights | "
         f"{snapshot.kubectl(cluster, 'apply -f -')}"
@@ -81,7 +85,10 @@ def denied_to_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> tuple
 
 
 def _missing_part(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
-    """Why nobody holds the Lease of an agent: its namespace is gone, or only the Lease is."""
+    """Why nobody holds the Lease of an agent: its namespace is gone, or else there is no Lease.
+
+    The latter also if the namespaces of the cluster are not known.
+    """
     own = snapshot.by_agent[cluster]
     if own.synced(cluster, Namespace) and own.get(cluster, Namespace, SYSTEM_NAMESPACE) is None:
         return f"there is no namespace {SYSTEM_NAMESPACE}, where it has its Lease and its account"
@@ -89,10 +96,11 @@ def _missing_part(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
 
 
 def _start_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot, *, has_run: bool) -> Remedy:
-    """What starts an agent: `hanse local start`, a restart of its Deployment, or its installation.
+    """What starts an agent; in a fleet that `hanse up` runs `hanse local start`.
 
-    Where Deployments were not read, one that has run is restarted; else installing is only advice:
-    it might replace one.
+    Else a restart of its Deployment if that exists, or if it has run and Deployments were not read;
+    else the command that installs it, which is only advice where Deployments were not read: it
+    might replace one.
     """
     if snapshot.local:  # one without Lease may run with the token of an account that is gone
         stop = () if has_run else (f"hanse local stop agent {cluster}",)
@@ -112,7 +120,7 @@ def _start_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot, *, has_run:
 def restart_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Remedy:
     """What makes an installed agent run anew: its Deployment scaled up from 0, or new pods of it.
 
-    In a fleet that `hanse up` runs: `hanse local stop` and `start`.
+    In a fleet that `hanse up` runs: `hanse local stop` and `start`. Commands only: nothing is run.
     """
     if snapshot.local:
         return remedy(f"hanse local stop agent {cluster}", f"hanse local start agent {cluster}")
@@ -132,9 +140,10 @@ def _restart_command(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
 
 
 def silent_finding(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Finding:
-    """ClusterSilent for a cluster whose Lease on the broker has expired.
+    """A finding ClusterSilent; that the cluster's Lease on the broker has expired is not checked.
 
-    AgentSilent if no agent runs. The latter is known only in a fleet that `hanse up` runs.
+    AgentSilent if no agent runs, which is known only in a fleet that `hanse up` runs. The remedy
+    starts the agent, joins again where the broker refuses it, or else mends the network.
     """
     silence = snapshot.silence_of(cluster)
     broker = silence.where if silence is not None else "the broker"

@@ -129,7 +129,10 @@ def _faults(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Find
 
 
 def _untrusted(state: ClusterState, snapshot: MultiClusterSnapshot) -> Finding:
-    """CertificateUntrusted: nothing is known of a cluster whose certificate is not trusted."""
+    """A finding CertificateUntrusted about the cluster of a connection state; nothing is checked.
+
+    Its remedy is advice, and to ask the administrator of the cluster.
+    """
     cluster = state.cluster
     context = snapshot.context(cluster)
     return Finding(
@@ -149,7 +152,7 @@ def _untrusted(state: ClusterState, snapshot: MultiClusterSnapshot) -> Finding:
 
 
 def _slow_server(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """ClusterSlow, if a cluster is reached, and its API server answers late."""
+    """ClusterSlow, if a cluster is reached, and answers late to each agent that reaches it."""
     states = snapshot.connections_to(cluster).values()
     reached = [one for one in states if one.phase is not Phase.UNREACHABLE]
     if reached and all(one.slow for one in reached):
@@ -172,7 +175,7 @@ def _slow_server(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator
 def _forbidden_agent(
     state: ClusterState, denied: tuple[str, ...], snapshot: MultiClusterSnapshot
 ) -> Finding:
-    """AgentForbidden: what the account of an agent may not read, or renew, in its own cluster.
+    """AgentForbidden: the account of an agent may not use the denied resources in its own cluster.
 
     The remedy gives it the rights of the features that it runs, and changes nothing else.
     """
@@ -189,7 +192,11 @@ def _forbidden_agent(
 
 
 def _pauses(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """AgentPaused by the namespace's annotation; FleetPaused by spec.paused of any ClusterSet."""
+    """AgentPaused if the agent's namespace in the cluster is annotated as paused.
+
+    FleetPaused for each ClusterSet of the cluster with `spec.paused`. The remedies are commands
+    that resume.
+    """
     system = snapshot.get(cluster, Namespace, SYSTEM_NAMESPACE)
     if system is not None and is_paused(system):
         yield Finding(
@@ -234,13 +241,16 @@ def _lost_namespace(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Itera
 
 
 def _init_broker(cluster: ClusterId, namespace: str, snapshot: MultiClusterSnapshot) -> str:
-    """The `hanse broker init` command, which creates all that a broker lacks."""
+    """The text of the `hanse broker init` command, which creates all that a broker lacks."""
     place = f" --namespace {namespace}" if namespace != BROKER_NAMESPACE else ""
     return f"hanse broker init --context {snapshot.context_argument(cluster)}{place}"
 
 
 def _missing_clusterset(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """ClusterSetMissing, if a broker has members and no ClusterSet; none until these are synced."""
+    """ClusterSetMissing, if a broker has members that have not left, and no ClusterSet.
+
+    None until ClusterSets are synced there.
+    """
     own = snapshot.for_cluster(cluster)
     if own is None or not own.synced(cluster, ClusterSet):
         return
@@ -279,7 +289,11 @@ def _ignored_clustersets(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> 
 
 
 def _overlapping_ranges(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """RangesOverlap: two members of a broker have overlapping ranges; none without a ClusterSet."""
+    """RangesOverlap for each pair of members that `overlaps_of` finds, by the oldest ClusterSet.
+
+    None without a ClusterSet. The command empties the ranges that the ClusterSet has for the first
+    of the two that has some.
+    """
     rules = oldest_clusterset(snapshot.all(cluster, ClusterSet))
     if rules is None:
         return
@@ -302,7 +316,10 @@ def _overlapping_ranges(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> I
 
 
 def _unready_nodes(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """NodesNotReady with the number and first names; degraded if no node is ready, else a risk."""
+    """NodesNotReady with the number and first names; degraded if no node is ready, else a risk.
+
+    None if all nodes are ready.
+    """
     nodes = list(snapshot.all(cluster, Node))
     bad = [node.name for node in nodes if not node.ready]
     if bad:
@@ -319,7 +336,10 @@ def _unready_nodes(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterat
 
 
 def _denied_lists(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """NotReadable: the kinds that could not be listed, in one finding that names three of them."""
+    """NotReadable: the kinds that the cluster's agent could not list, in one finding, if any.
+
+    It names three of them.
+    """
     own = snapshot.by_agent.get(cluster)
     denied = sorted(own.facts(ListDenied), key=lambda one: one.kind) if own is not None else []
     if denied:

@@ -80,7 +80,7 @@ def link_remedy(
 ) -> Remedy:
     """`hanse join` if credentials, rights or a certificate are refused, else mending the network.
 
-    For a member of a Federation with a `hanse join` in any case, as its address may be wrong.
+    The latter names a `hanse join`, too, for a member of a Federation, as its address may be wrong.
     """
     again = rejoin_command(source, target, snapshot)
     if needs_join(state):
@@ -94,9 +94,9 @@ def link_remedy(
 
 
 def rejoin_command(source: ClusterId, target: ClusterId, snapshot: MultiClusterSnapshot) -> str:
-    """The command that gives an agent address, token and rights for another cluster anew.
+    """The `hanse join` command that gives an agent address, token and rights for a cluster anew.
 
-    Empty where the agent's cluster has no Federation by which it knows the other one.
+    Empty if that is no broker, and the agent's own cluster has no Federation.
     """
     if Role.BROKER in snapshot.roles(target):
         return join_broker(target, source, snapshot)

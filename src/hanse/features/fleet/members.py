@@ -34,7 +34,11 @@ LEFT_AFTER = timedelta(seconds=15)
 
 
 def member_findings(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """What is wrong with the membership of clusters on a broker, by their records there."""
+    """What is wrong with the members of a broker, by their ClusterMembers and Leases there.
+
+    The codes are MemberAbandoned, MembersMoving, MemberLeaving, AccountRemains,
+    MemberRecordMissing.
+    """
     yield from _abandoned_members(cluster, snapshot)
     yield from _moving_members(cluster, snapshot)
     yield from _unfinished_leaves(cluster, snapshot)
@@ -42,11 +46,12 @@ def member_findings(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Itera
 
 
 def mistaken_identity(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """MemberMismatch: the record of a cluster on a broker is that of another cluster, by its uid.
+    """MemberMismatch for each record of a cluster on a broker that has the uid of another cluster.
 
-    Its agent renews no Lease there then: if another cluster does, an agent has the id of another
-    cluster, and the record is not to be changed. Also for an agent that is known to run
-    under the id of another cluster. None while that cluster's own namespaces are not known.
+    If another cluster renews that record's Lease, the remedy is that its agent gets an id of its
+    own; else that the record gets the right uid, and the agent restarts. One finding alone if the
+    agent's own Lease shows that it runs under another id. None while the cluster's uid is not
+    known.
     """
     own = snapshot.by_agent.get(cluster)
     run = own.fact(AgentRun, cluster) if own is not None else None
@@ -84,9 +89,10 @@ def mistaken_identity(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Ite
 def _is_of_another(
     broker: ClusterId, record: ClusterMember, uid: str, snapshot: MultiClusterSnapshot
 ) -> bool:
-    """Whether another cluster than that of a uid renews the Lease of a record.
+    """Whether another cluster renews the Lease of a record than the one with this uid.
 
-    Not if the Lease names this uid, as its join has annotated: then the record alone was edited.
+    That is: it is renewed, and its annotation, written when a cluster joins, does not name the uid.
+    If it names the uid, the record alone was edited.
     """
     lease = snapshot.get(broker, Lease, record.name, record.namespace)
     joined = lease.metadata.annotations.get(CLUSTER_UID) if lease is not None else None
@@ -96,7 +102,10 @@ def _is_of_another(
 def _borrowed_id(
     cluster: ClusterId, borrowed: ClusterId, agent: str, snapshot: MultiClusterSnapshot
 ) -> Finding:
-    """MemberMismatch for an agent with the id of another cluster, whose own agent is alive."""
+    """A finding MemberMismatch about an agent that runs under the id of another cluster.
+
+    It is not checked; the remedy is advice only: to start the agent under its own id.
+    """
     own = cluster if cluster != borrowed else "ID"
     apply = snapshot.kubectl(cluster, "apply -f -")
     return Finding(
@@ -137,9 +146,10 @@ def _lost_records(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterato
 
 
 def _unfinished_leaves(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """MemberLeaving for each member that leaves for too long, AccountRemains for those that left.
+    """MemberLeaving for members that leave for over 2 minutes, AccountRemains for those that left.
 
-    The latter only if its account is still there; nothing where accounts could not be read.
+    The latter only if the account is still there after 15 seconds; nothing where accounts could not
+    be read.
     """
     for record in snapshot.all(cluster, ClusterMember):
         since = record.status.since
@@ -175,7 +185,7 @@ def _unfinished_leaves(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> It
 
 
 def leave_commands(member: ClusterId, snapshot: MultiClusterSnapshot) -> tuple[str, ...]:
-    """A `hanse leave` for each broker that a member has been leaving for too long."""
+    """A `hanse leave` command for each broker that a member has been leaving for over 2 minutes."""
     return tuple(
         _leave_command(record, broker, snapshot)
         for broker, record in snapshot.membership_records(member)
@@ -184,7 +194,7 @@ def leave_commands(member: ClusterId, snapshot: MultiClusterSnapshot) -> tuple[s
 
 
 def _is_stuck(record: ClusterMember, snapshot: MultiClusterSnapshot) -> bool:
-    """Whether a member has been leaving for longer than `hanse leave` waits."""
+    """Whether a member has been in phase Leaving for longer than LEAVING_AFTER (2 minutes)."""
     return record.status.phase == "Leaving" and _age(record, snapshot) > LEAVING_AFTER
 
 
@@ -195,7 +205,10 @@ def _age(record: ClusterMember, snapshot: MultiClusterSnapshot) -> timedelta:
 
 
 def _has_account(record: ClusterMember, broker: ClusterId, snapshot: MultiClusterSnapshot) -> bool:
-    """Whether a broker still has a member's ServiceAccount that is not marked as given up."""
+    """Whether a broker still has a member's ServiceAccount that is not marked as given up.
+
+    The record's namespace and the namespace of accounts that belongs to it count.
+    """
     spaces = (record.namespace, accounts_namespace(record.namespace))
     return any(
         one.metadata.labels.get(MEMBER) == record.name
@@ -238,10 +251,10 @@ def _abandoned_members(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> It
 def _abandoned_remedy(
     cluster: ClusterId, record: ClusterMember, snapshot: MultiClusterSnapshot
 ) -> Remedy:
-    """What removes what stands in a cluster that was given up.
+    """What removes what Hanse wrote in a cluster that was given up: a `hanse uninstall` command.
 
-    Only advice while its agent runs, which does it by itself: to uninstall deletes what people made
-    of our kinds, too, and takes the cluster out of its Federation.
+    Only advice while its agent runs, which removes that by itself: to uninstall deletes what people
+    made of our kinds, too, and takes the cluster out of its Federation.
     """
     context = snapshot.context_argument(record.name)
     uninstall = f"hanse uninstall --context {context} --yes --force"
@@ -268,7 +281,10 @@ def _abandoned_remedy(
 
 
 def _moving_members(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """MembersMoving: records of members whose status says `moving`, all in one finding."""
+    """MembersMoving: one finding for all records whose status says `moving`; none without any.
+
+    Its subject is the first record, and it names three members.
+    """
     moving = [one for one in snapshot.all(cluster, ClusterMember) if one.status.moving]
     if moving:
         names = ", ".join(sorted(one.name for one in moving)[:3])

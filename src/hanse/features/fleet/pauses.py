@@ -17,7 +17,7 @@ class PausedObjectsView:
     reads: tuple[Watch, ...] = ()
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
-        """The clusters of paused objects."""
+        """The clusters of paused objects that any agent knows."""
         return {
             one.target.where
             for own in snapshot.by_agent.values()
@@ -25,7 +25,7 @@ class PausedObjectsView:
         }
 
     def keys_for(self, change: Change) -> Iterable[str]:
-        """The cluster of an object that was paused or resumed."""
+        """The cluster of an object that was paused or resumed; nothing for other changes."""
         fact = change.fact if isinstance(change, FactChange) else None
         return (fact.target.where,) if isinstance(fact, PausedObject) else ()
 
@@ -48,16 +48,16 @@ class HeldDeletionsView:
     reads: tuple[Watch, ...] = ()
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
-        """The clusters in which anything is held."""
+        """The clusters in which any agent holds deletions."""
         return {o.where for own in snapshot.by_agent.values() for o in own.facts(DeletionsHeld)}
 
     def keys_for(self, change: Change) -> Iterable[str]:
-        """The cluster in which a hold began or ended."""
+        """The cluster in which a hold began or ended; nothing for other changes."""
         fact = change.fact if isinstance(change, FactChange) else None
         return (fact.where,) if isinstance(fact, DeletionsHeld) else ()
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> Item | None:
-        """The findings of a cluster; None if nothing is held there."""
+        """The findings of a cluster, one per agent and feature; None if nothing is held there."""
         found = tuple(
             held_finding(agent, one, snapshot)
             for agent, own in snapshot.by_agent.items()

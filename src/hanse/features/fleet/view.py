@@ -113,7 +113,9 @@ class ClustersView:
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> ClusterItem | None:
         """The cluster's item; None if it is unknown.
 
-        With a connection fault its state is `bad`, and time and reason are the fault's.
+        With a fault (`fault_of`) its state is `bad`, and time and reason are the fault's. Else the
+        state is that of the worst finding, or, if none is worse than a note, that of the connection
+        (`idle` without one).
         """
         if key not in snapshot.clusters:
             return None
@@ -169,7 +171,10 @@ class LinksView:
         return _concerned_clusters(change)
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> LinksItem | None:
-        """The links of other agents to a cluster; None if there are none."""
+        """The links of other agents to a cluster, with their findings.
+
+        None if there are none or the cluster is not known.
+        """
         if key not in snapshot.clusters:
             return None
         found = (
@@ -242,14 +247,20 @@ def _leader(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
 
 
 def _working_replica(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
-    """The replica that holds the Lease of a cluster's agent; empty if none works, or not known."""
+    """The replica that holds the Lease of a cluster's agent, as the holder names it after `_`.
+
+    Empty if none works, or that is not known.
+    """
     own = snapshot.by_agent.get(cluster)
     run = own.fact(AgentRun, cluster) if own is not None else None
     return run.holder.partition("_")[2] if run is not None and run.alive else ""
 
 
 def _waiting_replicas(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> int:
-    """How many ready replicas of an installed agent do not work; 0 where none does."""
+    """The ready replicas of an agent's Deployment but the one that works.
+
+    0 without a Deployment, and if no replica is known to work.
+    """
     installed = snapshot.get(cluster, Deployment, AGENT, SYSTEM_NAMESPACE)
     if installed is None or not _working_replica(cluster, snapshot):
         return 0
@@ -257,9 +268,9 @@ def _waiting_replicas(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> int
 
 
 def _has_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> bool:
-    """Whether a cluster has an agent: one reports from it, and its Lease, if known, has a holder.
+    """Whether a cluster has an agent. If one reports: unless its Lease is known and has no holder.
 
-    Without a report: whether its Lease on a broker has expired.
+    Without one that reports: only if the Lease of the cluster on a broker has run out.
     """
     reporter = snapshot.by_agent.get(cluster)
     if reporter is None:

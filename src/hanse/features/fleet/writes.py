@@ -32,7 +32,7 @@ class RefusedWritesView:
     reads: tuple[Watch, ...] = ()
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
-        """The clusters that refuse anything."""
+        """The clusters that refuse a write of any agent, where the message says who refuses it."""
         return {one.refuser.cluster for _, one in _all_refusals(snapshot)}
 
     def keys_for(self, change: Change) -> Iterable[str]:
@@ -59,14 +59,19 @@ class RefusedWritesView:
 
 
 def _all_refusals(snapshot: MultiClusterSnapshot) -> Iterator[tuple[ClusterId, RefusedWrites]]:
-    """What each agent cannot write, with the cluster of the agent."""
+    """What each refuser keeps each agent from writing, after the cluster of the agent."""
     for agent, own in snapshot.by_agent.items():
         for one in refused_writes(own):
             yield agent, one
 
 
 def _finding(agent: ClusterId, refused: RefusedWrites, snapshot: MultiClusterSnapshot) -> Finding:
-    """WebhookDown for a webhook that does not answer, else WriteRefused."""
+    """WebhookDown for a webhook that does not answer, else WriteRefused; about the refuser.
+
+    It is caused by the webhook's configuration if that is known, and by the refusing cluster if it
+    is a webhook of Hanse that is down, or its account lacks rights since the broker's namespace is
+    lost.
+    """
     refuser, where = refused.refuser, refused.refuser.cluster
     found = _webhook_place(refuser, snapshot)
     more = refused.count - 1
@@ -89,7 +94,10 @@ def _finding(agent: ClusterId, refused: RefusedWrites, snapshot: MultiClusterSna
 
 
 def _has_lost_rights(refuser: Ref, snapshot: MultiClusterSnapshot) -> bool:
-    """Whether an account lacks rights since the roles went with the broker's namespace."""
+    """Whether the refuser is an account, in a cluster where the broker's namespace is lost.
+
+    The roles went with that.
+    """
     return refuser.kind == ACCOUNT and bool(lost_broker_namespace(refuser.cluster, snapshot))
 
 
@@ -119,8 +127,8 @@ def _remedy(
 ) -> Remedy:
     """What makes a cluster accept the writes: rights, or `failurePolicy: Ignore` of a webhook.
 
-    Of our own webhooks agents would take that back: the agent is to answer. What was refused on
-    purpose only its author can allow.
+    The latter only if it does not answer, and is not ours: agents would take it back, so that the
+    agent there is restarted. What is refused on purpose its administrator is asked to allow.
     """
     refuser, where = refused.refuser, refused.refuser.cluster
     if refuser.kind == ACCOUNT and where == agent:

@@ -23,7 +23,10 @@ from hanse.model.snapshot import Index, Snapshot
 
 
 def rule_aliases(rule: AkoHostRule) -> list[str]:
-    """The valid aliases of a HostRule, normalized; none if it is not Exact, or Rejected."""
+    """The valid aliases of a HostRule, normalized.
+
+    None if its fqdnType is not Exact, or if its status is Rejected.
+    """
     host = rule.spec.virtualhost
     if host.fqdn_type != "Exact" or rule.status.status == "Rejected":
         return []
@@ -43,9 +46,10 @@ RULES_BY_ALIAS = Index(AkoHostRule, "gslb-alias", rule_aliases)
 def list_aliases(
     host: str, owners: Iterable[str], clusters: Iterable[ClusterId], snapshot: Snapshot
 ) -> tuple[str, ...]:
-    """The aliases of a host by HostRules in its owners' namespaces, sorted, up to MAX_ALIASES.
+    """The aliases that HostRules in the namespaces `owners` give a host: sorted, up to MAX_ALIASES.
 
-    Names that are hosts themselves or aliases of other hosts are left out.
+    With useCustomGlobalFqdn only rules with includeAliases count. Names with an `alias_conflict`
+    are left out: global hosts and aliases of other hosts.
     """
     owning, places = frozenset(owners), tuple(clusters)
     found: set[str] = set()
@@ -62,7 +66,9 @@ def list_aliases(
 def alias_conflict(alias: str, host: str, clusters: Iterable[ClusterId], snapshot: Snapshot) -> str:
     """Why a name is no alias of a host: it is a host, or an alias of another; else empty.
 
-    It is a host if it has a GlobalService that is not withdrawn, or objects in these clusters.
+    It is a host if it is `host` itself, has a GlobalService here that is not withdrawn, or is
+    declared by an object in these clusters. Aliases of another host count if their HostRule's
+    aliases do.
     """
     service = snapshot.get(snapshot.local, GlobalService, alias, NAMESPACE)
     if alias == host or (service is not None and not is_withdrawn(service)):
@@ -78,11 +84,14 @@ def alias_conflict(alias: str, host: str, clusters: Iterable[ClusterId], snapsho
 
 
 def aliased_hosts(rule: AkoHostRule, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
-    """The global hosts of a rule's local name in a cluster; none if the rule has no aliases."""
+    """The global hosts of a HostRule's local name in a cluster; none if it has no valid aliases.
+
+    Without useCustomGlobalFqdn that is the local name itself.
+    """
     if rule_aliases(rule):
         yield from global_names(local_name(rule), where, snapshot)
 
 
 def _includes_aliases(rule: AkoHostRule, snapshot: Snapshot) -> bool:
-    """Whether a rule's aliases count: by `includeAliases`, or always if HostRules map no names."""
+    """Whether a rule's aliases count: by includeAliases, or always without useCustomGlobalFqdn."""
     return rule.spec.virtualhost.gslb.include_aliases or not uses_host_rules(snapshot)

@@ -55,15 +55,16 @@ class AviAccess(Struct, frozen=True):
     ca: str = ""
 
     def __repr__(self) -> str:
-        """The address alone, so that logs have no credentials."""
+        """`AviAccess('<address>', <secret>)`, so that logs have no credentials."""
         return f"AviAccess({self.address!r}, <secret>)"
 
 
 def configured_controller(snapshot: Snapshot) -> AviAccess | InvalidConfiguration:
-    """Access to the leader controller of the GSLBConfig, or an error if some part is missing.
+    """Access to the leader controller of the GSLBConfig, or the error if it is not configured.
 
-    That is a valid GSLBConfig, the controller's IP or the Secret. Missing keys of the Secret give
-    empty credentials; version and tenant have defaults.
+    There is an error without a valid GSLBConfig, without the controller's IP, or without the Secret
+    here. Keys that the Secret lacks give empty texts; the default version is 22.1.3, the tenant
+    admin.
     """
     config = read_configuration(snapshot)
     if isinstance(config, InvalidConfiguration):
@@ -91,7 +92,10 @@ def configured_controller(snapshot: Snapshot) -> AviAccess | InvalidConfiguratio
 
 
 def configured_refresh_interval(snapshot: Snapshot) -> timedelta | None:
-    """The interval between reads of the controller in a valid GSLBConfig; None if none is set."""
+    """The interval between reads of the controller, from the GSLBConfig.
+
+    None if it is not set, is 0, or the GSLBConfig is missing or invalid.
+    """
     config = read_configuration(snapshot)
     if isinstance(config, InvalidConfiguration):
         return None
@@ -110,7 +114,11 @@ def virtual_service_uuid(source: Object, host: str) -> str:
 
 
 def controller_error(snapshot: Snapshot) -> str:
-    """Why the controller cannot be written to; empty if it can, or was not connected to yet."""
+    """Why the controller cannot be written to; empty if it can, or was not connected to yet.
+
+    That is the error of its configuration, or the reason in the state of the connection, unless the
+    connection is Synced or Leaving.
+    """
     configured = configured_controller(snapshot)
     if isinstance(configured, InvalidConfiguration):
         return configured.error
@@ -123,9 +131,9 @@ def controller_error(snapshot: Snapshot) -> str:
 def avi_objects(service: GlobalService, snapshot: Snapshot) -> Iterator[tuple[int, Object]]:
     """Pairs of step and object at the controller: health monitors (0), then the GSLB service (1).
 
-    Monitors are generated, up to MAX_MONITORS, unless the host's rule or else the policy has refs.
-    Profiles are the rule's, or else the policy's. Nothing with an invalid GSLBConfig; an invalid
-    policy counts as none.
+    Monitors are generated, up to MAX_MONITORS, unless the host's rule or else the policy has
+    healthMonitorRefs. Profiles are the rule's (of persistence only if enabled), or else the
+    policy's. Nothing without a valid GSLBConfig; an invalid policy counts as none.
     """
     config = read_configuration(snapshot)
     if isinstance(config, InvalidConfiguration):
@@ -165,7 +173,10 @@ def avi_objects(service: GlobalService, snapshot: Snapshot) -> Iterator[tuple[in
 
 
 def unwatched_message(service: GlobalService) -> str:
-    """The message if a host has more paths than a controller has monitors for; else empty."""
+    """The message if a host's paths need more than MAX_MONITORS generated monitors; else empty.
+
+    It does not consider whether a rule or policy names monitors instead.
+    """
     number = len(_monitors_by_name(service))
     if number <= MAX_MONITORS:
         return ""
@@ -179,7 +190,8 @@ def unwatched_message(service: GlobalService) -> str:
 def _avi_pools(service: GlobalService) -> Iterator[AviPool]:
     """A pool per priority, the highest first; members that are not ready are disabled.
 
-    A fallback algorithm is set only for geographic ones, and a virtual service with its controller.
+    A fallback algorithm is set only if the algorithm is GEO or TOPOLOGY, a member's virtual service
+    only together with the UUID of its controller.
     """
     spec = service.spec
     by_priority: dict[int, list[GlobalMember]] = {}
@@ -208,10 +220,10 @@ def _avi_pools(service: GlobalService) -> Iterator[AviPool]:
 
 
 def _monitors_by_name(service: GlobalService) -> dict[str, Monitor]:
-    """The monitors of a service by name, each once: those of members, then of their other paths.
+    """The monitors of a service by generated name: those of members, then those of their paths.
 
-    Members that are watched by readiness alone have none. All count for each member at a
-    controller, as AMKO's do.
+    Of monitors with the same name the first counts; members that are judged by readiness alone
+    (`control_plane_only`) are left out.
     """
     probed = [member for member in service.spec.members if not member.control_plane_only]
     primary = [monitor for member in probed for monitor in member.monitors]
@@ -224,9 +236,10 @@ def _monitors_by_name(service: GlobalService) -> dict[str, Monitor]:
 
 
 def _monitor_name(host: str, monitor: Monitor) -> str:
-    """The name of a generated monitor by host, type and port.
+    """The name of a generated monitor: `amko--<host>--<type>-<port>`.
 
-    Another path than the root is added.
+    A path other than the root adds `-<readable path>-<hash>`, the readable part cut to
+    MAX_PATH_NAME.
     """
     name = f"amko--{host}--{monitor.type.lower()}-{monitor.port}"
     if monitor.path in ("", "/"):
@@ -237,10 +250,10 @@ def _monitor_name(host: str, monitor: Monitor) -> str:
 
 
 def _avi_monitor_spec(monitor: Monitor, host: str) -> AviMonitorSpec:
-    """The health monitor at the controller: HTTP, HTTPS and UDP stay, TLS and gRPC become TCP.
+    """The health monitor at the controller: HTTP, HTTPS and UDP stay, all other types become TCP.
 
-    HTTP asks for HEAD / and accepts 2xx and 3xx unless the monitor says otherwise; single codes are
-    widened to their classes.
+    HTTP and HTTPS ask for HEAD / of the host and accept 2xx and 3xx unless the monitor says
+    otherwise; single status codes are widened to their classes.
     """
     spec = AviMonitorSpec(
         port=monitor.port,

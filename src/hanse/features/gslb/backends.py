@@ -63,15 +63,20 @@ class MergedBackend(Struct, frozen=True):
 
 
 def list_hosts(obj: Object) -> Iterator[str]:
-    """The valid host names that an object declares, in lower case, without wildcards.
+    """The valid host names that an object declares, each once, in lower case, without wildcards.
 
-    A LoadBalancer Service without any has `~<name>.<namespace>`, which needs a default domain.
+    Of Services only LoadBalancers have any: one that declares no name at all, not even an invalid
+    one, has `~<name>.<namespace>`, which needs a default domain (`full_host`).
     """
     return (h for h in _declared_hosts(obj) if h.startswith(UNNAMED_PREFIX) or is_host_name(h))
 
 
 def is_host_name(text: str) -> bool:
-    """Whether a text is the name of one host, in any case and with or without a final dot."""
+    """Whether a text is the name of one host, in any case and with or without a final dot.
+
+    Blanks around it are ignored. False for wildcards, IP addresses, labels over 63 and names over
+    253 characters.
+    """
     return _HOST.fullmatch(text.strip().lower().removesuffix(".")) is not None
 
 
@@ -83,7 +88,10 @@ class InvalidHostName(Struct, frozen=True):
 
 
 def invalid_names(obj: Object) -> Iterator[InvalidHostName]:
-    """The names in an object that are no names of one host, as wildcards, with their fields."""
+    """The names in an object that are no valid host names, such as wildcards, each with its field.
+
+    Empty names are skipped.
+    """
     for field, name in _declared_names(obj):
         if name.strip() and not is_host_name(name):
             yield InvalidHostName(field, name.strip())
@@ -92,7 +100,8 @@ def invalid_names(obj: Object) -> Iterator[InvalidHostName]:
 def _declared_names(obj: Object) -> Iterator[tuple[str, str]]:
     """Pairs of field and host name as users wrote them, which may be empty or invalid.
 
-    Of Services only LoadBalancers have any.
+    Of a LoadBalancer Service these are the parts of its hostname annotation; other Services and
+    kinds that are no sources have none.
     """
     match obj:
         case Service() if obj.spec.type == "LoadBalancer":
@@ -109,9 +118,10 @@ def _declared_names(obj: Object) -> Iterator[tuple[str, str]]:
 
 
 def _declared_hosts(obj: Object) -> Iterator[str]:
-    """The hosts of an object in lower case, valid or not.
+    """The hosts of an object in lower case, each once, valid or not.
 
-    A LoadBalancer Service without any has `~<name>.<namespace>`; other Services have none.
+    A LoadBalancer Service has those of its status entries with an IP, else of its hostname
+    annotation, else `~<name>.<namespace>`; other Services have none.
     """
     match obj:
         case Service() if obj.spec.type == "LoadBalancer":
@@ -150,7 +160,11 @@ SLICES_BY_SERVICE = Index(
 
 
 def _balancer_names(obj: Object) -> Iterator[str]:
-    """The host names in the status of an object, instead of addresses."""
+    """The host names of load balancers in an object's status, in lower case without a final dot.
+
+    Of a Service or Ingress, of entries without an IP; of a Route, of all its routers; of a Gateway,
+    its addresses of type Hostname. None for other kinds.
+    """
     match obj:
         case Service() | Ingress():
             entries = obj.status.load_balancer.ingress
@@ -166,9 +180,9 @@ def _balancer_names(obj: Object) -> Iterator[str]:
 
 
 def list_balanced_by_name(name: str, where: ClusterId, snapshot: Snapshot) -> Iterator[Object]:
-    """The objects of a cluster whose load balancer may have a name instead of an address.
+    """The objects of a cluster whose load balancer has this host name in its status.
 
-    All routes of the Gateway API, if a Gateway has it.
+    If a Gateway has it, these are all routes of the Gateway API in the cluster, not the Gateway.
     """
     for kind, index in BY_BALANCER_NAME.items():
         found = snapshot.by(where, index, name)
@@ -181,9 +195,10 @@ def list_balanced_by_name(name: str, where: ClusterId, snapshot: Snapshot) -> It
 def list_objects_for(
     host: str, domain: str, where: ClusterId, snapshot: Snapshot
 ) -> Iterator[Object]:
-    """The objects of a cluster that serve a host, whether or not a policy selects them.
+    """The objects of a cluster that declare a host, whether or not a policy selects them.
 
-    Also unnamed Services in the default domain, and routes that inherit it from a listener.
+    Also unnamed Services in the default domain, unless that is empty, and routes that inherit the
+    host from a listener.
     """
     for index in SOURCES_BY_HOST.values():
         yield from snapshot.by(where, index, host)
@@ -202,14 +217,20 @@ def list_objects_for(
 
 
 def hosts_of(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
-    """The host names that an object declares, and those that a route inherits from listeners."""
+    """The host names by `list_hosts`, and those that a Gateway API route inherits from listeners.
+
+    An unnamed LoadBalancer Service has `~<name>.<namespace>`.
+    """
     yield from list_hosts(obj)
     if isinstance(obj, GatewayRoute):
         yield from inherited_hosts(obj, where, snapshot)
 
 
 def find_source(ref: str, where: ClusterId, snapshot: Snapshot) -> Object | None:
-    """The object in `where` that a member's `source` (`KIND NAMESPACE/NAME`) names; else None."""
+    """The object in `where` that a member's `source` (`KIND NAMESPACE/NAME`) names.
+
+    None if the object does not exist or the kind is no kind of sources.
+    """
     for kind in SOURCE_KINDS:
         title = f"{kind.kind} "
         if ref.startswith(title):
@@ -219,7 +240,7 @@ def find_source(ref: str, where: ClusterId, snapshot: Snapshot) -> Object | None
 
 
 def list_dependents(service: str, where: ClusterId, snapshot: Snapshot) -> Iterator[Object]:
-    """A Service (`namespace/name`) and the objects that route to it, in one cluster."""
+    """A Service (`namespace/name`), if it exists in a cluster, and the objects that route to it."""
     namespace, _, name = service.partition("/")
     own = snapshot.get(where, Service, name, namespace)
     if own is not None:
@@ -241,9 +262,10 @@ def full_host(name: str, domain: str) -> str | None:
 def find_backends(
     obj: Object, host: str, where: ClusterId, snapshot: Snapshot
 ) -> Iterator[HostBackend]:
-    """The backends of an object for a host, one per address and path; none if its status has none.
+    """The backends of an object for a host: one per path and per address in the object's status.
 
-    A load balancer's name that is not resolved gives them an empty address, with that name.
+    A load balancer's name that is not resolved gives an empty address, with that name as
+    `hostname`. None if the status has neither; each is ready if the Services of its path are.
     """
     resolved = list(_resolve_addresses(obj, host, where, snapshot))
     for path in host_paths(obj, host, where, snapshot) if resolved else ():
@@ -255,10 +277,10 @@ def find_backends(
 
 
 def merge_backends(backends: Iterable[HostBackend]) -> list[MergedBackend]:
-    """One backend per address, or unresolved name, of all objects that have it, in a fixed order.
+    """One backend per address, or unresolved name, of all objects that have it, sorted by these.
 
-    Its primary path decides: the root, or else the shortest; of several objects the oldest. A path
-    is ready if any object that has it is.
+    Its primary backend is that of the root path, or else of the shortest; of several objects the
+    oldest. A path is ready if any backend with it is; up to MAX_PATHS are kept.
     """
     by_address: dict[tuple[str, str], list[HostBackend]] = {}
     for backend in backends:
@@ -268,9 +290,10 @@ def merge_backends(backends: Iterable[HostBackend]) -> list[MergedBackend]:
 
 
 def _merge(backends: list[HostBackend]) -> MergedBackend:
-    """The backend of one address: that of the first path in order, with its paths up to MAX_PATHS.
+    """The backend of one address: the first by `_path_order`, with its paths up to MAX_PATHS.
 
-    A path is ready if any backend with it is.
+    A path is ready if any backend with it is, and has the source and monitor of the first ready
+    one, else of the first. The primary is ready if its path is.
     """
     ordered = sorted(backends, key=_path_order)
     paths: dict[str, PathReadiness] = {}
@@ -287,7 +310,10 @@ def _merge(backends: list[HostBackend]) -> MergedBackend:
 
 
 def _path_order(backend: HostBackend) -> tuple[bool, int, str, str, str]:
-    """Sort key of backends: the root first, then by length of the path, age and name."""
+    """Sort key of backends: the root or empty path first, then by length of the path.
+
+    Then the oldest object first, then by object reference and path.
+    """
     created = backend.source.metadata.creation_timestamp
     age = created.isoformat() if created is not None else ""
     not_root = backend.path not in ("", ROOT)
@@ -302,10 +328,10 @@ class _ResolvedAddress(Struct, frozen=True):
 def _resolve_addresses(
     obj: Object, host: str, where: ClusterId, snapshot: Snapshot
 ) -> Iterator[_ResolvedAddress]:
-    """The addresses in an object's status and those that its names resolve to, each once.
+    """The addresses in an object's status, then those that its names resolve to, each once.
 
     A name that is not resolved, or has no routable address, gives one empty address, with that
-    name.
+    name. The host's own name and names of GlobalServices are skipped.
     """
     addresses = list(list_status_addresses(obj, host, where, snapshot))
     seen = {text for text in addresses if is_address(text)}
@@ -323,7 +349,10 @@ def _resolve_addresses(
 def list_load_balancer_names(
     addresses: Iterable[str], host: str, snapshot: Snapshot
 ) -> Iterator[str]:
-    """The host names among status addresses, but for the host itself and GlobalServices."""
+    """The valid host names among status addresses, normalized, each once.
+
+    Left out are the host itself and names that have a GlobalService here which is not withdrawn.
+    """
     for name in dict.fromkeys(map(_normal_name, addresses)):
         if (
             not is_address(name)
@@ -339,7 +368,7 @@ def _normal_name(text: str) -> str:
 
 
 def _is_global_host(name: str, host: str, snapshot: Snapshot) -> bool:
-    """Whether a name is the host itself or a GlobalService here has it that is not withdrawn."""
+    """Whether a name is `host` itself, or has a GlobalService here that is not withdrawn."""
     service = snapshot.get(snapshot.local, GlobalService, name, NAMESPACE)
     return name == host or (service is not None and not is_withdrawn(service))
 
@@ -349,8 +378,9 @@ def list_status_addresses(
 ) -> Iterator[str]:
     """IP addresses and host names in an object's status; a text may be empty.
 
-    Of a Service or Ingress, entries with the host's name and an IP replace all others; a route of
-    the Gateway API has the addresses of the Gateways that accepted it.
+    Of a Service or Ingress, entries with the host's name and an IP replace all others; a Route has
+    those of routers that admitted it, a route of the Gateway API those of Gateways that accepted
+    it.
     """
     match obj:
         case Service() | Ingress():
@@ -368,7 +398,10 @@ def list_status_addresses(
 
 
 def _service_host_names(service: Service) -> Iterator[str]:
-    """The host names of status entries with an IP, or else those of the ExternalDNS annotation."""
+    """The host names of status entries with an IP, or else those of the ExternalDNS annotation.
+
+    Each once, stripped, in lower case, without a final dot, valid or not.
+    """
     annotated = service.metadata.annotations.get(HOSTNAMES, "")
     entries = service.status.load_balancer.ingress
     names = [e.hostname for e in entries if e.hostname and e.ip] or annotated.split(",")
@@ -376,7 +409,11 @@ def _service_host_names(service: Service) -> Iterator[str]:
 
 
 def _route_addresses(route: Route) -> Iterator[str]:
-    """Of each router that admitted a Route the address in its condition, else its name or empty."""
+    """One text for each Admitted condition that is True of a Route's routers.
+
+    It is the condition's message if that is an IP address, else the router's canonical host name,
+    which may be empty.
+    """
     for entry in route.status.ingress:
         for condition in entry.conditions:
             if condition.type == "Admitted" and condition.status == "True":
@@ -400,5 +437,5 @@ def _has_ready_endpoint(services: Iterable[str], where: ClusterId, snapshot: Sna
 
 
 def routable_addresses(addresses: Iterable[str]) -> list[str]:
-    """The addresses that clients in any cluster may be sent to."""
+    """Those of the texts that are routable IP addresses (`is_routable`), in the given order."""
     return [address for address in addresses if is_routable(address)]

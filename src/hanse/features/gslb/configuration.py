@@ -41,7 +41,10 @@ class ValidConfiguration(Struct, frozen=True):
 
 
 def read_configuration(snapshot: Snapshot) -> ValidConfiguration | InvalidConfiguration:
-    """The only GSLBConfig here; an error if there is none, several, or a context is named twice."""
+    """The only GSLBConfig in the local GSLB namespace, with the contexts of its member clusters.
+
+    An error if there is none, there are several, or a context is named twice.
+    """
     configs = list(snapshot.in_namespace(snapshot.local, GSLBConfig, NAMESPACE))
     match configs:
         case []:
@@ -113,6 +116,7 @@ def policy_error(spec: GlobalDeploymentPolicySpec, contexts: Iterable[str]) -> s
 def rule_error(rule: GSLBHostRule, snapshot: Snapshot, *, named_monitors: bool) -> str:
     """The first error of a host rule, else empty; an older rule for the same host is one.
 
+    Clusters are checked only with a valid GSLBConfig; sites of third parties may get shares, too.
     `named_monitors`: monitors' ConfigMaps are checked.
     """
     config = read_configuration(snapshot)
@@ -162,14 +166,17 @@ def _duplicate_rule_error(rule: GSLBHostRule, snapshot: Snapshot) -> str:
 
 
 def _clusters_error(field: str, named: list[str], known: frozenset[str] | None) -> str:
-    """The error if a cluster is named twice or is not in `known`; else empty."""
+    """The error if a cluster is named twice or is not in `known`; else empty.
+
+    If `known` is None, only the former is checked.
+    """
     if duplicate := _first_duplicate(named):
         return f"{field}: {duplicate} is named twice; name each cluster once"
     return _unknown_cluster_error(field, named, known)
 
 
 def _unknown_cluster_error(field: str, named: list[str], known: frozenset[str] | None) -> str:
-    """The error of the first cluster that is not in `known`; empty if all are, or it is None."""
+    """The error of the first cluster that is not in `known`; empty if none, or `known` is None."""
     for index, name in enumerate(named):
         if known is not None and name not in known:
             at_field = f"{field}[{index}].cluster"
@@ -178,7 +185,10 @@ def _unknown_cluster_error(field: str, named: list[str], known: frozenset[str] |
 
 
 def _split_error(split: tuple[TrafficSplit, ...], known: frozenset[str]) -> str:
-    """The first error of a policy's traffic split, whose clusters must be `known`; else ""."""
+    """The first error of a policy's traffic split: of its clusters, weights or priorities; else "".
+
+    A cluster must be in `known` and be named once.
+    """
     field = "spec.trafficSplit"
     if error := _clusters_error(field, [s.cluster for s in split], known):
         return error
@@ -186,7 +196,10 @@ def _split_error(split: tuple[TrafficSplit, ...], known: frozenset[str]) -> str:
 
 
 def _overrides_error(split: tuple[TrafficOverride, ...], known: frozenset[str] | None) -> str:
-    """The error of a rule's traffic split; if `known` is None, its clusters are not checked."""
+    """The first error of a rule's traffic split: of its clusters, weights or priorities; else "".
+
+    A cluster must be in `known`, unless that is None, and be named once.
+    """
     named = [s.cluster for s in split]
     error = _clusters_error("spec.trafficSplit", named, known)
     return error or _shares_error((s.weight, s.priority) for s in split)
@@ -199,7 +212,10 @@ def _with_sites(known: frozenset[str] | None, spec: GSLBHostRuleSpec) -> frozens
 
 
 def _shares_error(shares: Iterable[tuple[int | None, int | None]]) -> str:
-    """The error of the first weight not from 1 to 20 or priority not from 0 to 100; else empty."""
+    """The error of the first weight not from 1 to 20 or priority not from 0 to 100; else empty.
+
+    None is valid for both.
+    """
     for index, (weight, priority) in enumerate(shares):
         if weight is not None and not 1 <= weight <= 20:
             return f"spec.trafficSplit[{index}].weight: {weight} is not from 1 to 20"
@@ -228,7 +244,10 @@ def _ttl_error(ttl: int | None) -> str:
 
 
 def _domain_error(domain: str) -> str:
-    """The error of a default domain with bad labels or over 200 characters; empty is allowed."""
+    """The error of a default domain with bad labels or over 200 characters; empty is allowed.
+
+    Labels must have 1 to 63 ASCII characters, so a final dot is an error.
+    """
     labels = domain.split(".") if domain else []
     if all(0 < len(label) <= 63 and label.isascii() for label in labels) and len(domain) <= 200:
         return ""
@@ -282,7 +301,7 @@ def _monitor_choice_error(refs: tuple[str, ...], template: str) -> str:
 
 
 def _third_parties_error(spec: GSLBHostRuleSpec) -> str:
-    """The first error of third parties: an unusable address, or a VIP named twice; else ""."""
+    """The first error of third parties: an unusable VIP or public IP, or two same VIPs; else ""."""
     for index, member in enumerate(spec.third_party_members):
         field = f"spec.thirdPartyMembers[{index}]"
         addresses = [("vip", member.vip)]
@@ -298,7 +317,8 @@ def _third_parties_error(spec: GSLBHostRuleSpec) -> str:
 def _public_ips_error(spec: GSLBHostRuleSpec, known: frozenset[str] | None) -> str:
     """The first error of public IPs: an unknown cluster, a bad address, or two of a family.
 
-    Empty if there is none; if `known` is None, any cluster may be named.
+    Two of a family count within one cluster. Empty if there is no error; if `known` is None, any
+    cluster may be named.
     """
     field = "spec.publicIP"
     if error := _unknown_cluster_error(field, [p.cluster for p in spec.public_ip], known):
@@ -323,9 +343,10 @@ def _first_duplicate(named: Iterable[str]) -> str:
 
 
 def _address_error(field: str, text: str) -> str:
-    """The error of a text that is no IP address, or of one that no client can be sent to.
+    """The error of a text that is no IP address, or one that no client can be sent to; else empty.
 
-    Else empty. Those are unspecified, multicast and link-local addresses; loopback is allowed.
+    Clients cannot be sent to unspecified, multicast and link-local addresses, nor to IPv6 addresses
+    that stand for such; loopback is allowed.
     """
     if not is_address(text):
         return f"{field}: {text!r} is no IP address"

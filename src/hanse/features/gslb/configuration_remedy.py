@@ -14,10 +14,10 @@ from hanse.model.remedies import resource_of
 def add_clusters_remedy(
     policy: GlobalDeploymentPolicy, where: ClusterId, message: str, snapshot: MultiClusterSnapshot
 ) -> Remedy | None:
-    """The remedy that adds a policy's clusters to the GSLBConfig, for an error that names one.
+    """A kubectl patch that adds clusters which a policy matches to the GSLBConfig that lacks them.
 
-    None for another error, without a single GSLBConfig, or if the cluster that the error names has
-    no AMKOCluster of its own: then its name is wrong.
+    It adds those that are the context of an AMKOCluster anywhere. None if the error `message` names
+    none of these, or there is not exactly one GSLBConfig in the GSLB namespace.
     """
     configs = [one for one in snapshot.all(where, GSLBConfig) if one.namespace == NAMESPACE]
     if NO_MEMBER not in message or len(configs) != 1:

@@ -75,14 +75,17 @@ def parent_uids(kind: type[Object], snapshot: Snapshot) -> str:
 
 
 def has_other_parents(copy: Object, parents: str) -> bool:
-    """Whether a copy was made under another namespace or CRD, by annotated uids; False without."""
+    """Whether a copy's annotation names another namespace or CRD by uid than `parents`.
+
+    False without the annotation.
+    """
     return copy.metadata.annotations.get(PARENTS, parents) != parents
 
 
 def lost_parent_message(snapshot: Snapshot) -> str:
     """The message if the GSLB namespace or a CRD here is missing or terminating; else empty.
 
-    A missing CRD counts only if sites have objects of its kind.
+    A missing CRD counts only if sites have objects of its kind; a terminating one counts always.
     """
     namespace = snapshot.get(snapshot.local, Namespace, NAMESPACE)
     if namespace is None or namespace.terminating:
@@ -98,10 +101,11 @@ def lost_parent_message(snapshot: Snapshot) -> str:
 
 
 def check_parents(kind: type[Object], gone: Iterable[str], snapshot: Snapshot) -> ParentsCheck:
-    """Whether the namespace and a kind's CRD exist here, by live reads since these names were gone.
+    """Whether the namespace and a kind's CRD exist here, by live reads after these names were gone.
 
-    ParentsUnknown has the questions to ask, until both are answered. An answer from before another
-    namespace or CRD was observed does not count for that one.
+    ParentsUnknown has the reads to ask for, until both are answered without error within
+    MAX_READ_AGE; other names or a newly observed namespace or CRD need new reads. A terminating
+    parent is gone.
     """
     names = ", ".join(sorted(set(gone)))
     since = f"{names} were gone from {parent_uids(kind, snapshot)}"
@@ -128,7 +132,7 @@ def check_parents(kind: type[Object], gone: Iterable[str], snapshot: Snapshot) -
 
 
 def _list_copies(kind: type[Object], snapshot: Snapshot) -> Iterator[Object]:
-    """The objects of a kind in all sites, whoever wrote them."""
+    """The objects of a kind in the GSLB namespace of all sites, whoever wrote them."""
     for where in snapshot.clusters(Role.SITE):
         yield from snapshot.in_namespace(where, kind, NAMESPACE)
 

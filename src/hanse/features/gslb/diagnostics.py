@@ -101,7 +101,11 @@ SUSPECT_GATEWAYS = Index(Gateway, "gslb-suspect", _suspect_keys)
 def diagnose_objects(
     policy: GlobalDeploymentPolicySpec, leading: Leading, snapshot: Snapshot
 ) -> Iterator[Diagnostic]:
-    """The problems of selected objects and of all HostRules in matched, observed clusters."""
+    """A diagnostic for each problem of selected objects and of all HostRules in matched clusters.
+
+    In order of the policy's clusters, then of objects; objects that are not suspect and unobserved
+    clusters are skipped. A message begins with `<cluster>: <Kind> <namespace>/<name>: `.
+    """
     for match in policy.match_clusters:
         where = cluster_of_context(match.cluster, leading, snapshot)
         if is_unobserved(where, snapshot):
@@ -138,7 +142,10 @@ def contested_hosts(snapshot: Snapshot) -> Iterator[str]:
 
 
 def diagnose_owners(leading: Leading, snapshot: Snapshot) -> Iterator[Diagnostic]:
-    """The objects in `status.refused` of GlobalServices: their namespace does not own the host."""
+    """A diagnostic for each object in `status.refused` of GlobalServices.
+
+    Its message says that the host belongs to other namespaces, those in the service's `owners`.
+    """
     for service in snapshot.by(snapshot.local, CONTESTED_SERVICES, _CONTESTED):
         owners = ", ".join(service.spec.owners)
         for claim in service.status.refused:
@@ -157,9 +164,10 @@ def diagnose_owners(leading: Leading, snapshot: Snapshot) -> Iterator[Diagnostic
 def diagnose_monitors(
     policy: GlobalDeploymentPolicySpec, options: GslbOptions, snapshot: Snapshot
 ) -> Iterator[Diagnostic]:
-    """The hosts with more paths than a controller watches.
+    """A diagnostic for each host that needs more monitors for its paths than a controller takes.
 
-    Only with provider avi, and if neither the policy nor the host's rule has healthMonitorRefs.
+    By name. Only with provider avi, and if neither the policy nor the host's rule has
+    healthMonitorRefs.
     """
     if "avi" not in options.providers or policy.health_monitor_refs:
         return
@@ -174,15 +182,16 @@ def diagnose_monitors(
 def is_host_output(target: ClusterObjectRef) -> bool:
     """Whether an object is a GlobalService, DNSEndpoint or Avi object that hosts are written as.
 
-    It is in the GSLB namespace, or has none.
+    It must be in the GSLB namespace or have no namespace.
     """
     return target.ref.kind in _HOST_OUTPUTS and target.ref.namespace in ("", NAMESPACE)
 
 
 def diagnose_writes(leading: Leading, snapshot: Snapshot) -> Iterator[Diagnostic]:
-    """The last writes of GlobalServices, DNSEndpoints and Avi objects that only people can mend.
+    """A diagnostic for each failed write of a GlobalService, DNSEndpoint or Avi object, by object.
 
-    They were refused or forbidden, or the object is not ours; other failures are retried.
+    Only of writes that were refused or forbidden, or whose object is not ours: people must mend
+    these. Other failures are retried and left out.
     """
     for outcome in sorted(snapshot.facts(WriteOutcome), key=lambda o: str(o.target)):
         ref = outcome.target
@@ -229,7 +238,10 @@ def _problems(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[str
 
 
 def _alias_problems(rule: AkoHostRule, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
-    """A message for each alias of a rule that another host has, if the rule's host is balanced."""
+    """A message for each alias of a rule that is a host itself or an alias of another host.
+
+    Only if the rule's own host has a GlobalService here.
+    """
     for host in aliased_hosts(rule, where, snapshot):
         service = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
         places = (snapshot.local, *snapshot.clusters(Role.SITE))
@@ -259,7 +271,8 @@ def _unnamed_problems(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iter
 def _hostname_problem(name: str, names: set[str], snapshot: Snapshot) -> str:
     """Why a load balancer's name gives no member; empty if it does, or is not looked up yet.
 
-    `names` are those that are looked up.
+    The reasons: it is no host name; it is a global host, since `names` (those that are looked up)
+    lack it; its last lookup failed; it has no routable address.
     """
     if not is_host_name(name):
         return "that is no name of a host; see to what set its status"

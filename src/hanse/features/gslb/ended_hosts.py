@@ -36,7 +36,7 @@ class EndedHosts:
     def observe(self, lease: Lease, snapshot: Snapshot) -> Sequence[str]:
         """Forgets the hosts that ended by this renewal of the leader's Lease; returns their names.
 
-        The same names again for the same renewal.
+        For the same cluster and renewTime it returns the same names again and forgets nothing.
         """
         renewal = (snapshot.local, lease.spec.renew_time)
         if renewal != self._renewal:
@@ -48,10 +48,11 @@ class EndedHosts:
         return self._ended
 
     def _list_ended(self, lease: Lease, snapshot: Snapshot) -> Iterator[GlobalService]:
-        """The known hosts without a service that the leader would have if it still served them.
+        """The known hosts without a service here, once RENEWALS in a row name just those with one.
 
-        Not those with members in a cluster that it does not see. Only after RENEWALS in a row whose
-        set of hosts is that of the services here.
+        It counts those renewals: again from 1 after a gap of DURATION or for another set of hosts,
+        from 0 if the Lease names no set, or another than that here. Left out are hosts with a
+        member in a cluster that the leader does not see.
         """
         live = live_hosts(snapshot)
         missing = [service for service in self._known if service.metadata.name not in live]
@@ -71,5 +72,8 @@ class EndedHosts:
 
 
 def _is_soon_after(before: datetime | None, renewed: datetime | None) -> bool:
-    """Whether a Lease was renewed before it could expire: nothing was missed in between."""
+    """Whether a Lease was renewed less than DURATION after `before`, so that it did not expire.
+
+    False if either time is None.
+    """
     return before is not None and renewed is not None and renewed - before < DURATION

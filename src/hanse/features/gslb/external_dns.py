@@ -23,9 +23,9 @@ TTL = 30
 def build_dns_endpoint(
     service: GlobalService, believes: Believes, snapshot: Snapshot, options: GslbOptions
 ) -> DNSEndpoint:
-    """The DNSEndpoint of serving members for a host and its aliases.
+    """The DNSEndpoint of serving members for a host and its aliases, perhaps without records.
 
-    If none serves: by `when_down` if that is set, else of their stand-ins.
+    If no member serves: by `when_down` if that is set, else of the stand-ins.
     """
     spec = service.spec
     members = list_serving_members(service, believes, snapshot)
@@ -61,7 +61,7 @@ def _records_of(
 def _records(
     host: str, members: list[GlobalMember], ttl: int, *, weighted: bool
 ) -> Iterator[DNSRecord]:
-    """Records of members merged by family, or with `weighted` one of each with its weight."""
+    """Records of members: one per address family, or with `weighted` one per member and weight."""
     if not weighted:
         yield from _merged_records(host, [m.advertised_address for m in members], ttl)
         return
@@ -77,7 +77,10 @@ def _records(
 
 
 def _merged_records(host: str, addresses: Iterable[str], ttl: int) -> Iterator[DNSRecord]:
-    """One record per address family with all addresses."""
+    """One record per address family, A before AAAA, with all its addresses sorted and each once.
+
+    None for a family without addresses.
+    """
     unique = dict.fromkeys(addresses)
     for rtype in ("A", "AAAA"):
         targets = tuple(sorted(a for a in unique if _record_type(a) == rtype))

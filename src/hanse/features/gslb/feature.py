@@ -77,7 +77,10 @@ class Gslb:
     source_kinds: tuple[type[Object], ...] = (AMKOCluster, GSLBConfig, Secret)
 
     def __init__(self, options: GslbOptions = GslbOptions()) -> None:  # noqa: B008 - a frozen value
-        """Choose the watches by the providers: DNSEndpoints also while they are withdrawn."""
+        """Choose the watches by the providers: DNSEndpoints with externaldns, also while withdrawn.
+
+        Objects at the controller with avi; all other watches always.
+        """
         self.options = options
         publishes = "externaldns" in (*options.providers, *options.withdraw)
         self.watches: tuple[Watch, ...] = (
@@ -224,8 +227,8 @@ class Gslb:
     def connection_intents(self, snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
         """The connections to sites by the kubeconfig in the Secret, or why they are invalid.
 
-        Sites that are no longer configured are released. None but these in a cluster that does not
-        lead.
+        Sites that are no longer configured are released. In a cluster that does not lead, no site
+        is configured.
         """
         contexts = dict.fromkeys(self._site_contexts(snapshot))
         secret = snapshot.get(snapshot.local, Secret, SECRET, NAMESPACE)
@@ -254,7 +257,10 @@ class Gslb:
         return tuple(intents)
 
     def _site_contexts(self, snapshot: Snapshot) -> Iterator[str]:
-        """Contexts of followers and member clusters, without this one; none if it does not lead."""
+        """Contexts of followers and member clusters, without this one; none if it does not lead.
+
+        A context may repeat.
+        """
         local = local_amko_cluster(snapshot)
         if local is None or not local.spec.is_leader:
             return
@@ -283,7 +289,11 @@ class Gslb:
                 return ()
 
     def probes(self, key: Key, snapshot: Snapshot) -> Sequence[Probe]:
-        """The probes of all paths of a host's members; none if off or this cluster follows."""
+        """The probes of all paths of a host's members.
+
+        None if the options turn probes off, this cluster is not a leader by isLeader, or the host
+        has no GlobalService here.
+        """
         service = snapshot.get(snapshot.local, GlobalService, key.name, NAMESPACE)
         if service is None or not self.options.probes or not _is_configured_leader(snapshot):
             return ()
@@ -308,7 +318,10 @@ def _plan_lookups(names: Iterable[str], snapshot: Snapshot) -> Plan:
 
 
 def _is_later(host: str, where: str, state: Leading, snapshot: Snapshot) -> bool:
-    """Whether the service of a host in a cluster was written in a later term than ours."""
+    """Whether the service of a host in a cluster was written in a later term than that of `state`.
+
+    Of equal epochs the context that sorts last is later. False without a service or term.
+    """
     service = snapshot.get(where, GlobalService, host, NAMESPACE)
     term = leader_term(service)
     return term is not None and term > LeaderTerm(state.epoch, state.context)
@@ -353,7 +366,10 @@ def _belongs_to_another_leader(host: str, state: Leading, snapshot: Snapshot) ->
 
 
 def _uuid_patches(snapshot: Snapshot) -> Iterator[Patch]:
-    """Annotate the GSLBConfig with its own uid, which all leaders use at controllers, once."""
+    """A patch that annotates the GSLBConfig with its own uid, which all leaders use at controllers.
+
+    None if it has the annotation, or the GSLBConfig is missing or invalid.
+    """
     config = read_configuration(snapshot)
     if isinstance(config, ValidConfiguration) and UUID not in config.object.metadata.annotations:
         change = {"metadata": {"annotations": {UUID: config.object.metadata.uid}}}

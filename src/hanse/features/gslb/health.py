@@ -125,10 +125,10 @@ def judge_member(
 def service_status(
     spec: GlobalServiceSpec, current: GlobalService | None, believes: Believes, snapshot: Snapshot
 ) -> GlobalServiceStatus:
-    """The status of all members, by readiness and probes of this process.
+    """The status of all members, by readiness and probes of this process; `refused` stays empty.
 
     Unchanged health keeps its `since`; a new address of a host name counts as up before, if an
-    earlier address of it was.
+    earlier address of it was, any other new member as down.
     """
     known = {(h.cluster, h.address): h for h in current.status.members} if current else {}
     hostnames_up = _hostnames_up(current, known)
@@ -217,9 +217,10 @@ def list_serving_members(
     snapshot: Snapshot,
     served: Collection[MemberAddress] = (),
 ) -> list[GlobalMember]:
-    """The members that are up, of the highest priority that has any.
+    """The members that are up and get traffic: of the highest priority, without those of weight 0.
 
-    `served` are those that served before; they count as up until there is a result.
+    If all that are up have weight 0, they count. `served` are those that served before: they count
+    as up until there is a result.
     """
     health = current_health(service, believes, snapshot, served)
     up = [member for member, verdict in health if verdict.up]
@@ -227,7 +228,10 @@ def list_serving_members(
 
 
 def select_members(ready: Sequence[GlobalMember]) -> list[GlobalMember]:
-    """Those of the members that are up which get traffic, by weight and priority."""
+    """Those of the given members that get traffic: of the highest priority, without weight 0.
+
+    If all have weight 0, they count.
+    """
     return select_parts(ready, lambda member: Weighting(member.weight, member.priority))
 
 
@@ -258,7 +262,7 @@ def _is_untried(
     service: GlobalService,
     snapshot: Snapshot,
 ) -> bool:
-    """Whether a member is ready, no probe of it failed here, and the leader has no result yet."""
+    """Whether a member is ready, no probe of it failed here, and the status has no result of it."""
     known = recorded.get((member.cluster, member.address))
     targets = (probe_target(member, monitor, service.spec.host) for monitor in member.monitors)
     failed = any(
@@ -271,9 +275,10 @@ def _is_untried(
 def _last_up(
     member: GlobalMember, recorded: MemberHealth | None, service: GlobalService, snapshot: Snapshot
 ) -> datetime | None:
-    """Until when a member was up: now if its probes pass, whatever else is said; None if never.
+    """Until when a member was up: now if it has probe results and all pass; None if never.
 
-    Else the earliest fall of a probe that was up, or, without such probes, by the status.
+    Else the earliest fall of a probe that was up before, or, without such probes, by the status:
+    now if that says up, else its `since` if the member was up.
     """
     targets = [probe_target(member, monitor, service.spec.host) for monitor in member.monitors]
     found = [health for t in targets if (health := snapshot.fact(TargetHealth, t)) is not None]
@@ -290,9 +295,9 @@ def _last_up(
 def _member_health(
     member: GlobalMember, verdict: HealthVerdict, before: MemberHealth | None, now: datetime
 ) -> MemberHealth:
-    """The status of one member; unchanged health keeps the time since when it holds.
+    """The status of one member without its paths; unchanged health keeps its `since`.
 
-    Of one that is down it says, too, whether it was ever up.
+    Else that is now, in whole seconds. Of one that is down it says, too, whether it was ever up.
     """
     same = before is not None and before.up == verdict.up and before.since is not None
     since = before.since if same and before is not None else now.replace(microsecond=0)

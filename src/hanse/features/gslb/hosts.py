@@ -131,13 +131,16 @@ def decide_host(
 
 
 def known_service(host: str, leading: Leading, snapshot: Snapshot) -> GlobalService | None:
-    """The service of a host here, else a follower's copy of it; None if there is neither."""
+    """The service of a host here, else a follower's copy that is not withdrawn; else None."""
     current = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
     return current or _follower_copy(host, leading, snapshot)
 
 
 def _follower_copy(host: str, leading: Leading, snapshot: Snapshot) -> GlobalService | None:
-    """The service of a host in a follower that is observed, not withdrawn; None without any."""
+    """The first follower's copy of a host's service that is not withdrawn; None without any.
+
+    Unobserved followers are skipped.
+    """
     for where in leading.followers:
         copy = snapshot.get(where, GlobalService, host, NAMESPACE)
         if copy is not None and not is_withdrawn(copy) and not is_unobserved(where, snapshot):
@@ -158,7 +161,8 @@ def refresh_readiness(
 ) -> GlobalServiceSpec:
     """The service's spec with only the readiness of its members updated.
 
-    That of third parties and of clusters with syncVipOnly stays.
+    That of third parties and of clusters with syncVipOnly stays, and that of members without a
+    source or in an unobserved cluster.
     """
     matches = [
         match
@@ -176,9 +180,10 @@ def refresh_readiness(
 
 
 def _is_ready(member: GlobalMember, host: str, leading: Leading, snapshot: Snapshot) -> bool:
-    """Whether a member's source has a ready endpoint behind its address or name.
+    """Whether a member's source has a ready endpoint behind the member's address or host name.
 
-    Unchanged without a source or if the cluster is unobserved; False if the source is gone.
+    The member's present `ready` without a source or if the cluster is unobserved; False if the
+    source is gone, is being deleted, or no longer has that address or name.
     """
     where = cluster_of_context(member.cluster, leading, snapshot)
     if not member.source or is_unobserved(where, snapshot):
@@ -207,7 +212,10 @@ def cluster_of_context(context: str, leading: Leading, snapshot: Snapshot) -> Cl
 def build_global_service(
     spec: GlobalServiceSpec, refused: tuple[str, ...], leading: Leading, snapshot: Snapshot
 ) -> GlobalService:
-    """The GlobalService of this spec, annotated with the leader's term, with current status."""
+    """The GlobalService of this spec, annotated with the leader's term, with a newly judged status.
+
+    Health before is that of the service here; `refused` goes into the status.
+    """
     current = snapshot.get(snapshot.local, GlobalService, spec.host, NAMESPACE)
     meta = Meta(name=spec.host, namespace=NAMESPACE, annotations={LED_BY: leading.term_annotation})
     status = service_status(spec, current, leader_sees(leading, snapshot), snapshot)
@@ -221,10 +229,10 @@ def _service_spec(
     policy: GlobalDeploymentPolicySpec,
     rule: GSLBHostRuleSpec | None,
 ) -> GlobalServiceSpec:
-    """The spec of a service, in which the rule overrides the policy.
+    """The spec of a service without owners and aliases, in which the rule overrides the policy.
 
-    A fallback for unknown locations brings its own hash mask, unless the algorithm is a hash
-    itself.
+    A fallback for unknown locations brings its own hash mask; it is ignored if the algorithm is a
+    consistent hash itself.
     """
     algorithm = (rule and rule.pool_algorithm_settings) or policy.pool_algorithm_settings
     down = (rule and rule.down_response) or policy.down_response
@@ -283,7 +291,10 @@ def _cluster_backends(
 def _list_claims(
     host: str, policy: GlobalDeploymentPolicySpec, where: ClusterId, snapshot: Snapshot
 ) -> Iterator[tuple[str, Object]]:
-    """The objects of one cluster that a policy selects for a host, each with its local name."""
+    """The objects of one cluster that a policy selects for a host, each with its local name.
+
+    Objects that are being deleted are left out.
+    """
     for local in local_names(host, where, snapshot):
         for obj in list_objects_for(local, policy.default_domain, where, snapshot):
             if obj.metadata.deletion_timestamp is None and is_selected(

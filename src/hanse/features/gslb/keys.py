@@ -107,10 +107,10 @@ def _named_lease_keys(change: ObjectChange) -> Iterator[Key]:
 
 
 def all_host_keys(snapshot: Snapshot) -> Iterator[Key]:
-    """The keys of all host names that a cluster, a rule or an existing service has.
+    """The keys of all host names that a cluster, a rule or an existing service has, each once.
 
     Services of sites count, too: a leader that was restored may lack them. A cluster that does not
-    lead only keeps its services, so sources are not searched.
+    lead has the keys of its own GlobalServices alone.
     """
     hosts: dict[str, None] = {}
     for service in snapshot.all(snapshot.local, GlobalService):
@@ -132,9 +132,10 @@ def all_host_keys(snapshot: Snapshot) -> Iterator[Key]:
 def _keys_for_fact(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
     """The keys for a changed fact: a cluster's state, a connection, health, an answer or a write.
 
-    All keys for a state that matters to plans or for a connection, the federation key for others
-    and for writes to sites, the hosts of a probed address, and the policy key for the rest; also
-    those of Leases, which name the hosts, for what is written for hosts.
+    All keys if phase, listed, recovering or roles of a ClusterState here or of a site change, or
+    for an invalid connection; else FEDERATION_KEY for such a state, and for writes to sites.
+    POLICY_KEY for the controller's state, for a lookup that gains or loses addresses, and for
+    writes of hosts, with the keys of Leases. The hosts of a probed address; none for other facts.
     """
     match change.fact:
         case ClusterState(cluster, roles) if Role.SITE in roles or cluster == snapshot.local:
@@ -189,8 +190,9 @@ def _keys_for_object(
     """The keys that a changed object other than an AMKOCluster affects, by its kind.
 
     All for ConfigMaps, CRDs, the GSLB namespace here, and a GSLBConfig or policy that changes here
-    beyond its status, or goes in a site; a GlobalService its host, sources and HostRules theirs;
-    objects of AMKO outside of the GSLB namespace only their own status.
+    beyond its status, or goes in a site. GlobalServices, sources and HostRules of AKO affect hosts
+    and POLICY_KEY, Secrets tokens and POLICY_KEY, Leases and GSLBHostRules FEDERATION_KEY, among
+    others; objects of AMKO outside of the GSLB namespace only their own status.
     """
     where, obj = change.where, change.object
     match obj:
@@ -233,7 +235,7 @@ def _keys_for_object(
 
 
 def _complaints(service: Object | None, zones: tuple[str, ...]) -> tuple[str, ...]:
-    """What the policy's status tells of a host: refused claims, unwatched paths, a missing zone.
+    """What the policy's status says of a host: refused claims, unwatched paths, being in no zone.
 
     Nothing for other objects than GlobalServices.
     """
@@ -245,10 +247,11 @@ def _complaints(service: Object | None, zones: tuple[str, ...]) -> tuple[str, ..
 
 
 def _keys_for_source(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-    """The hosts that a changed source, Namespace, Gateway or EndpointSlice affects.
+    """The keys of the hosts that a changed source, Namespace, Gateway or EndpointSlice affects.
 
-    Before and after the change, and those that its sources serve now. The policy key, too, for a
-    Namespace, and if an object may have a problem.
+    Hosts of the object or of the sources that depend on it, before and after the change, and those
+    that list these sources in members now. POLICY_KEY, too, for a Namespace, or if the object is
+    suspect.
     """
     where, obj = change.where, change.object
     affected: Iterable[Object | None] = (change.before, change.after)
@@ -279,7 +282,10 @@ def _keys_for_source(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _keys_for_mapping(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-    """The hosts that a HostRule maps to or gives aliases, and those of rules for the same names."""
+    """The hosts that a HostRule maps to or gives aliases, before and after a change.
+
+    Also those of other rules with the same local name or the same aliases.
+    """
     for version in (change.before, change.after):
         if isinstance(version, AkoHostRule):
             yield from map(host_key, mapped_names(version, snapshot))
@@ -298,7 +304,7 @@ def _keys_of_alias(alias: str, snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _keys_of_balancer(name: str, snapshot: Snapshot) -> Iterator[Key]:
-    """The hosts of objects in any cluster whose load balancer may have a name."""
+    """The hosts of objects here and in sites whose load balancer has this host name."""
     for where in (snapshot.local, *snapshot.clusters(Role.SITE)):
         for source in list_balanced_by_name(name, where, snapshot):
             yield from _host_keys(source, where, snapshot)

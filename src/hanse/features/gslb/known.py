@@ -53,14 +53,18 @@ class KnownHosts:
         return self._by_alias.get(name, ())
 
     def update(self, services: Iterable[GlobalService]) -> None:
-        """Keep these services, or forget those that are withdrawn; other known hosts stay."""
+        """Keep these services, or forget those that are withdrawn; other known hosts stay.
+
+        A service that a leader of an earlier term wrote over the same object is ignored.
+        """
         for service in services:
             self._observe(service)
 
     def observe(self, change: Change, local: ClusterId) -> None:
         """Keep a local GlobalService that was created or updated, or forget it if it is withdrawn.
 
-        Its deletion and other changes are ignored.
+        Ignored are deletions, other changes, and what a leader of an earlier term wrote over the
+        same object.
         """
         if isinstance(change, ObjectChange) and change.where == local:
             service = change.after
@@ -68,9 +72,10 @@ class KnownHosts:
                 self._observe(service)
 
     def _observe(self, service: GlobalService) -> None:
-        """Keeps a service in place of the known one, or forgets it if withdrawn.
+        """Keeps a service in place of the known one, or forgets it if withdrawn; counts changes.
 
-        Ignored if a leader of an earlier term overwrote it.
+        Ignored if it is the same Python object, or a leader of an earlier term, or of none, wrote
+        it over the same Kubernetes object.
         """
         host = service.metadata.name
         known = self._services.get(host)
@@ -85,7 +90,10 @@ class KnownHosts:
                 hosts.setdefault(name, set()).add(host)
 
     def forget(self, service: GlobalService) -> None:
-        """Forget a known host, with the addresses of its members and its aliases."""
+        """Forget a known host, with the addresses of its members and its aliases.
+
+        `service` must be the one that is known; raises KeyError if the host is unknown.
+        """
         self.changes += 1
         host = service.metadata.name
         del self._services[host]
@@ -102,7 +110,10 @@ class KnownHosts:
 
 
 def _overwrites_later_term(service: GlobalService, known: GlobalService) -> bool:
-    """Whether the same object (uid) now has an earlier epoch than before, or none."""
+    """Whether the same object (uid) now has an earlier epoch than before, or none any more.
+
+    False if the known one had no valid term.
+    """
     term, before = leader_term(service), leader_term(known)
     same_object = service.metadata.uid == known.metadata.uid
     return same_object and before is not None and (term is None or term.epoch < before.epoch)

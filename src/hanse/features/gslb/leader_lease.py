@@ -41,11 +41,11 @@ def lease_keys(context: str, sites: tuple[ClusterId, ...]) -> tuple[Key, ...]:
 
 
 def plan_lease(context: str, snapshot: Snapshot, options: GslbOptions) -> Plan:
-    """Renew the leader's Lease in one cluster every 10 seconds, or once unsynced sites change.
+    """Renew the leader's Lease in one cluster every 10 seconds, or once its annotations change.
 
-    These are annotated, and a digest of the hosts while they are settled; other hosts alone are no
-    reason to renew. It stays as it is if this cluster does not lead, or a later leader has renewed
-    it lately.
+    These are the term, the unsynced sites, and while hosts are settled a digest of them, whose
+    change alone is no reason to renew. It stays as it is if this cluster does not lead, the cluster
+    is no follower, or a later leader has renewed it within DURATION.
     """
     state, local = traffic_state(snapshot), local_amko_cluster(snapshot)
     is_local = local is not None and context == local.spec.cluster_context

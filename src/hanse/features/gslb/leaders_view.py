@@ -37,9 +37,10 @@ class LeadersView:
         return ("leader",) if concerns else ()
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> Item | None:  # noqa: ARG002 - the contract of views
-        """TwoLeaders or LeaderMissing by `isLeader`; GslbIncomplete of the only leader.
+        """The item with TwoLeaders, LeaderMissing, or GslbIncomplete of the only leader; else None.
 
-        None if nothing is wrong, or that is not known.
+        Clusters with isLeader that are lost do not count. None, too, without any AMKOCluster, or if
+        no cluster leads and one that an AMKOCluster names was not read.
         """
         own = _by_cluster(snapshot)
         leading = {w: a for w, a in own if a.spec.is_leader and not snapshot.is_lost(w)}
@@ -103,9 +104,10 @@ def _incomplete(
 
 
 def _by_cluster(snapshot: MultiClusterSnapshot) -> list[tuple[ClusterId, AMKOCluster]]:
-    """The AMKOCluster of each cluster, also of those that only a leader's connection reads.
+    """Pairs of cluster and its AMKOCluster, also of those that only a leader's connection reads.
 
-    A cluster's own agent counts before such a connection.
+    Those in the GSLB namespace; of several the last. A cluster's own agent counts before such a
+    connection.
     """
     connected = {s.cluster for one in snapshot.by_agent.values() for s in one.facts(ClusterState)}
     found = {
@@ -120,7 +122,10 @@ def _by_cluster(snapshot: MultiClusterSnapshot) -> list[tuple[ClusterId, AMKOClu
 def _last_leader(
     own: Sequence[tuple[ClusterId, AMKOCluster]], snapshot: MultiClusterSnapshot
 ) -> ClusterId:
-    """The cluster whose term followers saw last, if it is reached; else the first that is."""
+    """The cluster that the latest leader annotation on an AMKOCluster names, if it is not lost.
+
+    Else the first that is not lost, else the first of `own`.
+    """
     terms = [term for _, one in own if (term := leader_term(one)) is not None]
     last = max(terms, key=lambda term: term.epoch).context if terms else ""
     reached = [one for one in own if not snapshot.is_lost(one[0])] or own
@@ -128,12 +133,15 @@ def _last_leader(
 
 
 def _epoch(own: AMKOCluster) -> int:
-    """The epoch in an AMKOCluster's annotation; 0 without one."""
+    """The epoch in an AMKOCluster's annotation; 0 without a valid one."""
     return parse_epoch(own.metadata.annotations.get(TERM, ""))
 
 
 def _all_read(own: Sequence[tuple[ClusterId, AMKOCluster]], snapshot: MultiClusterSnapshot) -> bool:
-    """Whether every cluster that an AMKOCluster names was read: one that was not may lead."""
+    """Whether every cluster in `spec.clusters` has an AMKOCluster that was read and is not lost.
+
+    One that was not read may lead.
+    """
     known = {w for w, _ in own} | {a.spec.cluster_context for _, a in own}
     reached = {w for w in known if not snapshot.is_lost(w)}
     return all(reached.issuperset(a.spec.clusters) for _, a in own)

@@ -139,9 +139,9 @@ def leader_state(snapshot: Snapshot) -> LeaderState:
 
 
 def traffic_state(snapshot: Snapshot) -> Leading | NotLeading | Undecided:
-    """Whether this cluster writes global services: it does if its term is the latest.
+    """Whether this cluster writes global services: with isLeader, and an epoch that is the latest.
 
-    AMKO's versions and conflicts do not matter here; Undecided as in `leader_state`. Followers are
+    Undecided as in `leader_state`; AMKO's versions and conflicts do not matter here. Followers are
     all reached clusters of the federation set that serve the kind; of two leaders with the same
     epoch the first by context leads.
     """
@@ -170,9 +170,9 @@ def _evaluate_followers(
 ) -> LeaderState:
     """The stages that concern followers: NotLeading if one of them claims to lead, or led later.
 
-    StartingTerm without an epoch, or if the later leader has stepped down, or was this cluster
-    itself before it was restored. Else Leading, which does not federate if no follower is reached,
-    or all that are have errors.
+    StartingTerm, one epoch after the latest, without an epoch, or if the later leader has stepped
+    down, or was this cluster itself before it was restored. Else Leading, which does not federate
+    if no follower is reached, or all that are have errors.
     """
     clients = _check_connections(sites, snapshot)
     first = (

@@ -15,7 +15,10 @@ def normalize_host(name: str) -> str:
 
 
 def _mapped_local_names(rule: AkoHostRule) -> Iterator[str]:
-    """The local name of a HostRule that maps an exact name and is not rejected; else nothing."""
+    """The local name of a HostRule with a gslb.fqdn, valid or not, that is Exact and not Rejected.
+
+    Else nothing.
+    """
     host = rule.spec.virtualhost
     if host.gslb.fqdn and host.fqdn_type == "Exact" and rule.status.status != "Rejected":
         yield local_name(rule)
@@ -33,7 +36,10 @@ RULES_BY_GLOBAL_NAME = Index(AkoHostRule, "gslb-global-name", _mapped_global_nam
 
 
 def uses_host_rules(snapshot: Snapshot) -> bool:
-    """Whether the GSLBConfig has useCustomGlobalFqdn, so that only HostRules give global names."""
+    """Whether the GSLBConfig has useCustomGlobalFqdn, so that only HostRules give global names.
+
+    False without a valid GSLBConfig.
+    """
     config = read_configuration(snapshot)
     return isinstance(config, ValidConfiguration) and config.object.spec.use_custom_global_fqdn
 
@@ -41,7 +47,8 @@ def uses_host_rules(snapshot: Snapshot) -> bool:
 def local_names(host: str, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
     """The names that sources of a host have in a cluster: those that HostRules there map to it.
 
-    The host itself if HostRules are not used.
+    Sorted; only the oldest HostRule of each local name counts. The host itself if HostRules are not
+    used.
     """
     if not uses_host_rules(snapshot):
         yield host
@@ -53,9 +60,10 @@ def local_names(host: str, where: ClusterId, snapshot: Snapshot) -> Iterator[str
 
 
 def global_names(local: str, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
-    """The global name of a local one, by its oldest HostRule in the cluster; none without a rule.
+    """The global name of a local one, by its oldest HostRule in the cluster.
 
-    The local name itself if HostRules are not used.
+    None without a rule, or if that rule's global name is invalid; the local name itself if
+    HostRules are not used.
     """
     if not uses_host_rules(snapshot):
         yield local
@@ -66,23 +74,29 @@ def global_names(local: str, where: ClusterId, snapshot: Snapshot) -> Iterator[s
 
 
 def local_name(rule: AkoHostRule) -> str:
-    """The local name that a HostRule is about."""
+    """The local name that a HostRule is about: its fqdn, normalized."""
     return normalize_host(rule.spec.virtualhost.fqdn)
 
 
 def mapped_names(rule: AkoHostRule, snapshot: Snapshot) -> Iterator[str]:
-    """The valid global name that a HostRule gives; nothing if HostRules are not used."""
+    """The valid global name of a HostRule that is Exact and not Rejected, whatever older rules say.
+
+    Nothing if HostRules are not used.
+    """
     if uses_host_rules(snapshot):
         yield from _mapped_global_names(rule)
 
 
 def find_mapping_rule(local: str, where: ClusterId, snapshot: Snapshot) -> AkoHostRule | None:
-    """The oldest HostRule of a local name, which is the effective one; None without any."""
+    """The oldest HostRule that maps a local name, which is the effective one; None without any."""
     return min(snapshot.by(where, RULES_BY_LOCAL_NAME, local), key=_creation_order, default=None)
 
 
 def mapping_error(rule: AkoHostRule, where: ClusterId, snapshot: Snapshot) -> str:
-    """The error of a HostRule's mapping: an invalid global name, or an older rule; else empty."""
+    """The error of a HostRule's mapping: an invalid global name, or an older rule; else empty.
+
+    Also empty for a rule without a gslb.fqdn, or that is not Exact or is Rejected.
+    """
     name = rule.spec.virtualhost.gslb.fqdn
     for local in _mapped_local_names(rule):
         if not is_host_name(name):

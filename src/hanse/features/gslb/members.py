@@ -104,7 +104,8 @@ def _with_addresses(
 ) -> Iterator[MergedBackend]:
     """The backends, one for each address.
 
-    One whose host name cannot be looked up now has the addresses of its present members.
+    One whose host name cannot be looked up now has the addresses of the current members with that
+    name; one whose name has no address is left out.
     """
     addressed = {b.primary.address: b for b in backends if b.primary.address}
     yield from addressed.values()
@@ -122,7 +123,7 @@ def _with_addresses(
 def _last_known_members(
     context: str, current: GlobalService | None, share: TrafficShare
 ) -> Iterator[GlobalMember]:
-    """The last known members of an unobserved cluster, with its present share."""
+    """The last known members of an unobserved cluster, with its present share; no third parties."""
     for member in current.spec.members if current is not None else ():
         if member.cluster == context and not member.third_party:
             yield replace(member, weight=share.weight, priority=share.priority)

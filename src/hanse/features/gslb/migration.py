@@ -34,8 +34,9 @@ class TranslatedObjects(Struct, frozen=True):
 def translate_amko(documents: Iterable[Any]) -> TranslatedObjects:
     """Translate AMKO objects of earlier or present API groups, also in Lists, with notes.
 
-    Their namespace is set, fields are renamed, unknown ones left out. Other objects stay as they
-    are.
+    Their namespace is set, fields are renamed, unknown ones and the status left out. Other objects
+    stay as they are, Lists are replaced by their items, and documents that are no mappings are
+    dropped.
     """
     objects: list[Wire] = []
     notes: list[str] = []
@@ -51,7 +52,7 @@ def translate_amko(documents: Iterable[Any]) -> TranslatedObjects:
 
 
 def _unpacked(documents: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
-    """The objects among documents; a List stands for its items."""
+    """The objects among documents; a List is replaced by its items, non-mappings are skipped."""
     for document in documents:
         if isinstance(document, Mapping):
             items = document.get("items")
@@ -64,7 +65,8 @@ def _unpacked(documents: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
 def _translate(wire: Wire, kind: type[Object]) -> tuple[Wire, list[str]]:
     """An object of AMKO as it can be applied, and notes on what was changed or left out.
 
-    It is moved to the GSLB namespace, without status.
+    It is moved to the GSLB namespace and keeps of its metadata only name, labels and annotations,
+    and no status.
     """
     given: Wire = dict(wire.get("metadata") or {})
     name = f"{kind.kind.name} {given.get('name', '')}"
@@ -89,7 +91,11 @@ def _translate(wire: Wire, kind: type[Object]) -> tuple[Wire, list[str]]:
 
 
 def _rename_fields(spec: Wire, kind: type[Object]) -> Iterator[str]:
-    """Change fields of `spec` that were different earlier, in place; yields notes on lost ones."""
+    """Change fields of `spec` that were different earlier, in place; yields notes on lost ones.
+
+    These are controller_ip of gslbLeader, and of a policy the entries of matchClusters and
+    matchRules as a list, which alone is lost.
+    """
     leader = spec.get("gslbLeader")
     if isinstance(leader, Mapping) and "controller_ip" in leader:
         renamed = {key: value for key, value in leader.items() if key != "controller_ip"}

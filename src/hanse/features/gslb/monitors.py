@@ -59,8 +59,8 @@ class MonitorChoice(Struct, frozen=True):
     def monitors_of(self, generated: Monitor | None) -> tuple[Monitor, ...]:
         """The monitors of a member or path: configured ones, else `generated` by the template.
 
-        With control_plane_only only a TCP monitor of its port. Empty if none is configured or
-        generated.
+        With control_plane_only just a TCP monitor of the generated one's port. Empty if none is
+        configured or generated.
         """
         if self.control_plane_only:
             return (Monitor(type="TCP", port=generated.port),) if generated is not None else ()
@@ -88,7 +88,10 @@ def choose_monitors(
 
 
 def list_referenced_monitors(specs: Iterable[MonitorSpec]) -> tuple[str, ...]:
-    """The names of all monitors that policies and host rules refer to."""
+    """The names of all monitors and templates that policies and host rules refer to, sorted.
+
+    Each once; empty names are left out.
+    """
     names = [n for s in specs for n in (*s.health_monitor_refs, s.health_monitor_template)]
     return tuple(sorted({name for name in names if name}))
 
@@ -112,7 +115,7 @@ def parse_monitor(data: Mapping[str, str]) -> Monitor:
 def monitor_errors(data: Mapping[str, str], *, template: bool = False) -> Iterator[str]:
     """The errors of a ConfigMap's data, each with its field and the values that are allowed.
 
-    A template of HTTP or HTTPS needs no port.
+    A type is needed, a port except in a template of HTTP or HTTPS, and for UDP a request.
     """
     kind = data.get("type", "")
     needed = ["type"]
@@ -127,7 +130,10 @@ def monitor_errors(data: Mapping[str, str], *, template: bool = False) -> Iterat
 
 
 def decode_payload(text: str) -> bytes:
-    r"""The bytes of a payload: `\xHH` is one, `\n`, `\r`, `\t` and `\\` as usual; else UTF-8."""
+    r"""The bytes of a payload: `\xHH` is one, `\n`, `\r`, `\t` and `\\` as usual; else UTF-8.
+
+    Other escapes and a backslash at the end give nothing.
+    """
     return b"".join(
         bytes.fromhex(byte) if byte else _LETTERS.get(letter, b"") if letter else plain.encode()
         for byte, letter, plain in _ESCAPE.findall(text)
@@ -168,7 +174,10 @@ def _config_map_error(name: str, snapshot: Snapshot, *, template: bool) -> str:
 
 
 def _with_template_fields(generated: Monitor, template: Mapping[str, str]) -> Monitor:
-    """A generated monitor with the fields of a template that mean something for its type."""
+    """A generated monitor with those fields of a template that mean something for its type.
+
+    Times and counts (interval, timeout, up, down) always do; type and port are never changed.
+    """
     own: dict[str, Any] = msgspec.to_builtins(generated)
     changes = {
         field: value
@@ -181,7 +190,7 @@ def _with_template_fields(generated: Monitor, template: Mapping[str, str]) -> Mo
 def _field_error(field: str, value: str, kind: str) -> str:
     """The error of a monitor's field: unknown, invalid, or unused by its type; else empty.
 
-    A path may be given for any type.
+    A path may be given for any type; an empty value is an error only of the type and of numbers.
     """
     if field not in _FIELDS:
         return f"it is no field of a monitor; there are {', '.join(_FIELDS)}"

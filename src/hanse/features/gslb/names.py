@@ -51,10 +51,10 @@ _SITE = "gslb/"
 
 
 def site_of(context: str) -> ClusterId:
-    """The cluster id of a context, distinct from other connections to the same cluster."""
+    """The cluster id `gslb/<context>`, distinct from other connections to the same cluster."""
     return _SITE + context
 
 
 def context_of(site: ClusterId) -> str:
-    """The context of a site's cluster id."""
+    """The context of a site's cluster id; an id without the prefix `gslb/` stays as it is."""
     return site.removeprefix(_SITE)

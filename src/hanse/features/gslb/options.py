@@ -22,5 +22,8 @@ class GslbOptions(Struct, frozen=True):
 
     @property
     def probes(self) -> bool:
-        """Whether Hanse probes, by monitors in ConfigMaps: with provider dns or externaldns."""
+        """Whether Hanse probes members itself, so that it needs valid monitors in ConfigMaps.
+
+        It does with provider dns or externaldns.
+        """
         return bool({"dns", "externaldns"} & set(self.providers))

@@ -28,8 +28,9 @@ def decide_owners(
 ) -> tuple[str, ...]:
     """The namespaces that own a host: those of the rule, else those recorded in the service.
 
-    Else those of its members, else that of the oldest claiming object. Unless the rule names it, a
-    namespace that is gone in every cluster owns nothing while another one claims the host.
+    Else those of its members, else that of the oldest claiming object; none if nothing claims it.
+    Unless the rule names it, a namespace that is gone in every cluster owns nothing while another
+    one claims the host.
     """
     if rule is not None and rule.spec.owners:
         return tuple(rule.spec.owners)

@@ -28,7 +28,8 @@ class HostPath(Struct, frozen=True):
 def host_paths(obj: Object, host: str, where: ClusterId, snapshot: Snapshot) -> list[HostPath]:
     """The paths under which an object serves a host, with Services and monitor; at least one.
 
-    An empty list for kinds that are no sources.
+    A Service has one empty path, others the root if there is no path for the host. An empty list
+    for kinds that are no sources.
     """
     namespace = obj.metadata.namespace
     match obj:
@@ -53,7 +54,8 @@ def host_paths(obj: Object, host: str, where: ClusterId, snapshot: Snapshot) -> 
 def list_backend_services(obj: Object) -> Iterator[str]:
     """The Services that an Ingress or route refers to, as `<namespace>/<name>`, each once.
 
-    None for other kinds.
+    Without default backends of Ingresses, and of Gateway API routes without backends of weight 0 or
+    in other namespaces. None for other kinds.
     """
     match obj:
         case Ingress():
@@ -76,7 +78,8 @@ def list_backend_services(obj: Object) -> Iterator[str]:
 def _gateway_paths(route: GatewayRoute, host: str, listener: Listener) -> list[HostPath]:
     """The paths of a route with monitors by its kind: HTTP(S), TLS, gRPC health, or TCP.
 
-    gRPC health only if a path leads to the health service.
+    gRPC health only if a path leads to the health service, else TCP. The root if there are no
+    paths; the port is the listener's, else 443 with TLS and 80 without.
     """
     tls = listener.protocol in ("HTTPS", "TLS")
     port = listener.port or (443 if tls or isinstance(route, TLSRoute) else 80)
@@ -116,7 +119,10 @@ def _http_paths(
 
 
 def _ingress_paths(ingress: Ingress, host: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The paths of a host in an Ingress, and the Service behind each, if its backend is one."""
+    """Each path of a host in an Ingress, with a tuple of the Service (`namespace/name`) behind it.
+
+    The tuple is empty if the backend is no Service.
+    """
     for rule in ingress.spec.rules:
         if rule.host.lower() == host.lower() and rule.http is not None:
             for path in rule.http.paths or ():

@@ -215,7 +215,8 @@ def _leader_annotation_patches(state: Leading, snapshot: Snapshot) -> Iterator[P
 def _plan_kind(kind: type[Object], state: Leading, snapshot: Snapshot) -> _KindPlan:
     """The copies of a kind in all followers, and removal of what the leader does not have.
 
-    Existing copies are kept after a restore here, or if there are several GSLBConfigs or policies.
+    Existing copies are kept, and none removed, after a restore here, or if there are several
+    GSLBConfigs or policies. Objects that are being deleted count as absent.
     """
     stage = _STAGES[kind]
     sources = sorted(
@@ -321,7 +322,10 @@ def _is_from_other_leader(obj: Object, state: Leading) -> bool:
 
 
 def as_desired(obj: Object) -> Object:
-    """An existing object without server-set metadata, to be desired unchanged."""
+    """An existing object without server-set metadata, to be desired unchanged.
+
+    Of its metadata only name, namespace, labels and annotations are kept.
+    """
     meta = obj.metadata
     kept = Meta(
         name=meta.name,

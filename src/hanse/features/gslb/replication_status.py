@@ -45,7 +45,8 @@ def federation_condition(
 ) -> StageCondition | None:
     """The condition of a stage: whether all copies and removals of a kind are done in followers.
 
-    The present one while writes are under way; None if there is nothing to copy.
+    Its reason has the first error of each follower. The present condition while writes are under
+    way; None without copies and errors.
     """
     missing: dict[ClusterId, list[ClusterObjectRef]] = {where: [] for where in state.followers}
     for each in desired:
@@ -71,7 +72,10 @@ def federation_condition(
 
 
 def _is_up_to_date(copy: Object, observed: Object | None) -> bool:
-    """Whether an observed copy has the desired spec and annotations; it may have others, too."""
+    """Whether an observed copy has the desired spec and annotations; it may have others, too.
+
+    False if it is missing or of another type.
+    """
     if observed is None or type(observed) is not type(copy):
         return False
     same = getattr(observed, "spec", None) == getattr(copy, "spec", None)
@@ -132,7 +136,7 @@ def conditions_patch(
 
 
 def term_patch(local: AMKOCluster, epoch: str | None, snapshot: Snapshot) -> Patch:
-    """Annotate an AMKOCluster with its epoch, or remove the epoch."""
+    """The patch that annotates an AMKOCluster with its epoch; None removes the annotation."""
     return Patch(
         ClusterObjectRef(snapshot.local, object_ref(local)),
         {"metadata": {"annotations": {TERM: epoch}}},

@@ -44,7 +44,10 @@ def inherits_hosts(route: GatewayRoute) -> bool:
 
 
 def parent_gateways(route: GatewayRoute) -> Iterator[str]:
-    """The gateways of a route that inherits hosts, as `<namespace>/<name>`; else none."""
+    """The gateways in the status of a route that inherits hosts, as `namespace/name`; else none.
+
+    They need not have accepted the route, and may repeat.
+    """
     if inherits_hosts(route):
         for parent in route.status.parents:
             ref = parent.parent_ref
@@ -57,7 +60,8 @@ GATEWAYS_BY_HOST = Index(Gateway, "gslb-host", listener_hosts)
 def inherited_hosts(route: GatewayRoute, where: ClusterId, snapshot: Snapshot) -> list[str]:
     """The exact host names of listeners that a route is attached to, which it does not name itself.
 
-    Empty if it has host names without wildcards.
+    In lower case, each once; of a route with wildcards only those that they cover. Empty if the
+    route names hosts and no wildcard.
     """
     if not inherits_hosts(route):
         return []
@@ -76,7 +80,10 @@ def inherited_hosts(route: GatewayRoute, where: ClusterId, snapshot: Snapshot) -
 def accepting_gateways(
     route: GatewayRoute, where: ClusterId, snapshot: Snapshot
 ) -> Iterator[Gateway]:
-    """The existing Gateways that have accepted a route, by the Accepted condition of its status."""
+    """The existing Gateways that have accepted a route, by the Accepted condition of its status.
+
+    A Gateway is repeated for each of its listeners that the route refers to as a parent.
+    """
     yield from (gateway for gateway, _ in _attachments(route, where, snapshot))
 
 
@@ -93,13 +100,21 @@ def find_listener(route: GatewayRoute, host: str, where: ClusterId, snapshot: Sn
 
 
 def covers(pattern: str, host: str) -> bool:
-    """Whether a host name or wildcard covers a host; an empty one covers all."""
+    """Whether a host name or wildcard covers a host; an empty one covers all.
+
+    A wildcard covers names of any depth below it. The pattern may have any case, the host must be
+    in lower case.
+    """
     pattern = pattern.lower()
     return pattern in ("", host) or (pattern.startswith("*.") and host.endswith(pattern[1:]))
 
 
 def route_paths(route: GatewayRoute) -> Iterator[RoutePath]:
-    """The paths of a route, and the Services of its namespace behind each that have a weight."""
+    """The paths of a route, one per match of each rule, with the Services behind it.
+
+    A rule without matches has the default path. Of backends only Services in the route's namespace
+    with a weight other than 0 are included.
+    """
     own = route.metadata.namespace
     for rule in route.spec.rules:
         services = tuple(
@@ -131,7 +146,8 @@ def _attachments(
 ) -> Iterator[tuple[Gateway, list[Listener]]]:
     """The Gateways that have accepted a route, each with the listeners it is attached to.
 
-    Only listeners with a protocol of the route's kind; a Gateway may have none.
+    One pair for each accepted parent reference whose Gateway exists. Only listeners with a protocol
+    of the route's kind; there may be none.
     """
     protocols = _PROTOCOLS[type(route).kind.name]
     for parent in route.status.parents:
@@ -150,5 +166,5 @@ def _attachments(
 
 
 def _selects(ref: GatewayReference, listener: Listener) -> bool:
-    """Whether a reference means a listener: by its name, by its port, or all."""
+    """Whether a reference means a listener: by sectionName and port, which fit any if not set."""
     return ref.section_name in ("", listener.name) and ref.port in (None, listener.port)

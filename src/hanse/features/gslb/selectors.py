@@ -11,7 +11,10 @@ from hanse.model.snapshot import Snapshot
 def is_selected(
     obj: Object, policy: GlobalDeploymentPolicySpec, where: ClusterId, snapshot: Snapshot
 ) -> bool:
-    """Whether a policy selects an object by all its selectors; without any it selects nothing."""
+    """Whether a policy selects an object by all its selectors; without any it selects nothing.
+
+    A namespaceSelector selects nothing in a namespace that is not known.
+    """
     rules = policy.match_rules
     if rules.app_selector is None and rules.namespace_selector is None:
         return False

@@ -19,8 +19,8 @@ from hanse.model.snapshot import Snapshot
 def settled_hosts(options: GslbOptions, snapshot: Snapshot) -> str:
     """The digest of the leader's hosts; empty while one may be missing that it is to serve.
 
-    That is while its policy is missing or invalid, it does not see its own cluster, a cluster was
-    restored just now, or a service could not be written here.
+    That is while its policy is missing or invalid, its own cluster is not synced, this cluster or a
+    site was restored just now, or the last write of a service here failed.
     """
     policy = read_deployment_policy(snapshot, named_monitors=options.probes)
     if policy is None or isinstance(policy, InvalidConfiguration):

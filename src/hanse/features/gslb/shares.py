@@ -15,7 +15,11 @@ class TrafficShare(Struct, frozen=True):
 def traffic_shares(
     policy: GlobalDeploymentPolicySpec, rule: GSLBHostRule | None
 ) -> dict[str, TrafficShare]:
-    """The weight and priority of each cluster named in the policy or rule; the rule overrides."""
+    """The weight and priority of each cluster named in the policy or rule; the rule overrides.
+
+    What the rule leaves out stays as in the policy, else weight 1 and priority 10. Clusters that
+    neither names are absent.
+    """
     shares = {s.cluster: TrafficShare(s.weight, s.priority) for s in policy.traffic_split}
     for override in rule.spec.traffic_split if rule is not None else ():
         before = shares.get(override.cluster, TrafficShare())

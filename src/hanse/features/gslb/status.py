@@ -145,7 +145,11 @@ def _warnings(
     leading: Leading,
     snapshot: Snapshot,
 ) -> list[str] | None:
-    """All warnings up to the limit; unobserved clusters keep theirs, None removes the list."""
+    """The messages of diagnostics; for an unobserved cluster those in the present status are kept.
+
+    Of more than MAX_WARNINGS the rest is one text, `and N more`; None, which removes the list,
+    without any.
+    """
     messages = [diagnostic.message for diagnostic in diagnostics]
     for match in policy.match_clusters:
         if is_unobserved(cluster_of_context(match.cluster, leading, snapshot), snapshot):
@@ -157,7 +161,11 @@ def _warnings(
 def _warning_events(
     diagnostics: Sequence[Diagnostic], current: GlobalDeploymentPolicy, ref: ClusterObjectRef
 ) -> Iterator[EventRequest]:
-    """An Event on each object with a new warning, up to the limit; none at the controller."""
+    """A Warning Event for each diagnostic whose message the policy's status does not have yet.
+
+    Only of the first MAX_WARNINGS, on the object of the diagnostic; none for objects at the Avi
+    controller.
+    """
     for diagnostic in diagnostics[:MAX_WARNINGS]:
         if diagnostic.ref.where != CONTROLLER and diagnostic.message not in current.status.warnings:
             yield EventRequest(

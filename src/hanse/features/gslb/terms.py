@@ -16,6 +16,7 @@ class LeaderTerm(Struct, frozen=True, order=True):
     context: str
 
     def __str__(self) -> str:
+        """`<epoch>/<context>`, the value of the leader annotation."""
         return f"{self.epoch}/{self.context}"
 
 
@@ -34,10 +35,9 @@ def parse_epoch(text: str) -> int:
 
 
 def first_to_demote(leaders: Mapping[str, int]) -> str:
-    """Of several leaders, by name and epoch, the one with the lowest epoch.
+    """The name of the leader with the lowest epoch, of several leaders by name and epoch.
 
-    Of several with that epoch the last in the mapping. What is served now was written in the latest
-    term.
+    Of several with that epoch the last in the mapping. Raises ValueError without leaders.
     """
     earliest = min(leaders.values())
     return [name for name, epoch in leaders.items() if epoch == earliest][-1]

@@ -26,9 +26,10 @@ def site_tokens(kubeconfig: bytes) -> Iterator[str]:
 
 
 def plan_tokens(snapshot: Snapshot) -> Plan:
-    """Ask for a new token for each of which half of the lifetime is over; put it in its place.
+    """Ask for a new token for each in the kubeconfig Secret of which half of the lifetime is over.
 
-    Nothing else in the kubeconfig changes, and nothing if the Secret changed in the meantime.
+    Issued ones are patched in place of the old; nothing else in the kubeconfig changes, and nothing
+    if the Secret has changed in the meantime (a resourceVersion precondition).
     """
     secret = snapshot.get(snapshot.local, Secret, SECRET, NAMESPACE)
     before = after = secret.data.get(SECRET_KEY, b"") if secret is not None else b""

@@ -144,7 +144,10 @@ def _findings(
 
 
 def _start_commands(member: GlobalMember, snapshot: MultiClusterSnapshot) -> tuple[str, ...]:
-    """The commands that start a member's pods; none if its source is not a Service."""
+    """The commands that start the pods of a member's Service, or restart those of a ready member.
+
+    None if its source is no Service, or one that is unknown or has no selector.
+    """
     kind, _, name = member.source.partition(" ")
     namespace, _, service = name.partition("/")
     if kind != "Service":
@@ -208,7 +211,11 @@ def _readable_enum(name: str) -> str:
 def _check_stages(
     own: AMKOCluster, where: ClusterId, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """GslbStageFailed for each condition of an AMKOCluster with an unhealthy status."""
+    """GslbStageFailed for each condition of an AMKOCluster with an unhealthy status.
+
+    Its causes are the clusters that its message names, the links to them, the leader finding, and
+    the GSLBConfigs there.
+    """
     for one in own.status.conditions:
         if one.status not in HEALTHY_STAGES:
             message = f"{one.type}: {one.reason or one.status}"
@@ -231,7 +238,7 @@ def _configurations(where: ClusterId, snapshot: MultiClusterSnapshot) -> tuple[R
 
 
 def _with_causes(finding: Finding, where: ClusterId, clusters: Sequence[str]) -> Finding:
-    """The finding, with these clusters, the links to them and the leader finding as causes."""
+    """The finding, caused only by these clusters, the links to them and the leader finding."""
     links = (link_ref(where, one) for one in clusters)
     return replace(finding, caused_by=(*map(cluster_ref, clusters), *links, LEADER))
 
@@ -239,9 +246,9 @@ def _with_causes(finding: Finding, where: ClusterId, clusters: Sequence[str]) ->
 def _check_configuration(
     one: GSLBConfig, where: ClusterId, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """ProviderFailed: the GSLBConfig's state is an error; not on followers.
+    """ProviderFailed if the GSLBConfig's state is an error; none for one that a follower uses.
 
-    Of several GSLBConfigs the oldest is not reported.
+    Of several GSLBConfigs the oldest is not reported for being one of several.
     """
     follows = any(not own.spec.is_leader for own in snapshot.all(where, AMKOCluster))
     if follows and one.namespace == NAMESPACE:
@@ -299,7 +306,8 @@ def _check_policy(
 ) -> Iterator[Finding]:
     """GlobalPolicyInvalid by the policy's error; NameUnserved and NotBalanced by its warnings.
 
-    NameUnserved for each warning of a host outside of all zones, NotBalanced once for the others.
+    NameUnserved for each warning of a host outside of all zones, NotBalanced once with the first
+    three of the others.
     """
     if one.status.error_status:
         error = one.status.error_status
@@ -322,7 +330,7 @@ def _check_policy(
 def _unserved_finding(message: str, where: ClusterId, snapshot: MultiClusterSnapshot) -> Finding:
     """NameUnserved for a warning that begins with the host.
 
-    The remedy un-annotates its Services.
+    The remedy removes the hostname annotation of the Services that are its members' sources.
     """
     host = message.partition(" ")[0]
     hosts = (one for one in snapshot.all(where, GlobalService) if one.spec.host == host)

@@ -59,7 +59,11 @@ _COUNTED = Requirement(
 
 
 def _copy_rule(name: str, kind: Kind, *requirements: Requirement) -> WriteRule:
-    """The rule that lets a leader write copies of a kind in a site, under these requirements."""
+    """The rule that lets a leader create, patch and delete copies of a kind in a site.
+
+    Only in the GSLB namespace and if all requirements hold; of metadata it may set labels and
+    annotations.
+    """
     return WriteRule(
         name,
         Writer.LEADER,

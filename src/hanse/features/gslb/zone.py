@@ -89,8 +89,9 @@ class GlobalZone:
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         """The host of a changed GlobalService here and hosts that have its name as an alias.
 
-        Or hosts of members with changed health; all hosts if the annotations of the leader's Lease
-        change, else those that ended by it. Known hosts are updated.
+        Also the hosts of members with changed health; all known hosts if the leader's Lease comes,
+        goes, turns fresh or stale, or changes annotations other than HOSTS, else those that ended
+        by it. Known hosts are updated.
         """
         if isinstance(change, FactChange):
             return self._keys_for_fact(change)
@@ -107,9 +108,10 @@ class GlobalZone:
                 return ()
 
     def _keys_of_ended(self, change: ObjectChange, snapshot: Snapshot) -> Sequence[Key]:
-        """Keys of hosts that ended by a renewal of the leader's Lease, and of hosts aliased so.
+        """The keys of hosts that ended by a renewal of the leader's Lease, which become unknown.
 
-        These hosts are forgotten; none for other changes.
+        Also those of hosts that have such a name as an alias. None for other Leases, or if the
+        Lease is deleted.
         """
         lease = change.after
         if not isinstance(lease, Lease) or lease.metadata.name != LEADER_LEASE:
@@ -122,7 +124,10 @@ class GlobalZone:
         return [Key(HOST, name) for name in (host, *self.known.hosts_of_alias(host))]
 
     def _keys_for_fact(self, change: FactChange) -> Iterable[Key]:
-        """The hosts of a probed address; all if the leader's Lease is fresh now, or no longer."""
+        """The hosts of a probed address; all known ones if the leader's Lease turns fresh or stale.
+
+        None for other facts.
+        """
         match change.fact:
             case TargetHealth(target):
                 return [Key(HOST, host) for host in self.known.hosts_at(target.address)]
@@ -132,10 +137,13 @@ class GlobalZone:
                 return ()
 
     def records_for(self, snapshot: Snapshot) -> Callable[[Key], Sequence[ZoneNode]]:
-        """A function from a host's key to its nodes; empty if the host is not known."""
+        """A function from a host's key to its nodes; none if the host is unknown or withdrawn.
+
+        Each call remembers which members serve the host.
+        """
 
         def build_nodes(key: Key) -> Sequence[ZoneNode]:
-            """The nodes of a host; none if it is not known, or withdrawn. Remembers who serves."""
+            """The nodes of a host; none if it is unknown or withdrawn. Remembers who serves."""
             service = self.known.get(key.name) or global_service(key.name, snapshot)
             if service is None or is_withdrawn(service):
                 self._served.pop(key.name, None)
@@ -174,7 +182,7 @@ class GlobalZone:
         """The node of each name of a host: its answered members, else the down response.
 
         Without a down response stand-ins are answered if none serves: who did last, or is untried.
-        An alias that is a known host itself is left out.
+        An alias that is a known host itself, and a name that is invalid in DNS, is left out.
         """
         ttl = self.view.ttl if service.spec.ttl is None else service.spec.ttl
         answered = self._list_answered(service, snapshot)
@@ -235,7 +243,7 @@ def _weighted_rrsets(
 ) -> Iterator[RRset]:
     """RRsets of each family that answer with one member, by weight or by client.
 
-    Weights of equal addresses add up.
+    Weights of equal addresses add up; a family without addresses has no RRset.
     """
     for rtype, size in _FAMILIES:
         weights: dict[bytes, int] = {}
@@ -282,7 +290,7 @@ def _down_rrsets(spec: GlobalServiceSpec, ttl: int) -> Iterator[RRset]:
 
 
 def _full_rrsets(addresses: Iterable[str], ttl: int) -> tuple[RRset, ...]:
-    """RRsets with all addresses in each response."""
+    """RRsets with all addresses in each response; texts that are no IP address are skipped."""
     rdatas = [rdata for text in addresses if (rdata := address_rdata(text)) is not None]
     return address_rrsets(rdatas, ttl)
 
@@ -327,7 +335,11 @@ def global_rule(service: GlobalService, snapshot: Snapshot) -> str:
 
 
 def excluded_members(service: GlobalService, snapshot: Snapshot) -> list[tuple[str, str]]:
-    """Pairs of member and reason for those that are not in any response."""
+    """Pairs of member and reason for those that neither serve nor stand in.
+
+    The reason is LOWER_PRIORITY if the member is up. With a down response all members are listed
+    while all are down.
+    """
     believes = leader_word(service, snapshot)
     serving = {(m.cluster, m.address) for m in list_answered_members(service, snapshot)}
     return [

@@ -20,9 +20,10 @@ from hanse.model.snapshot import Snapshot
 
 
 def plan_machine(source: Source | None, snapshot: Snapshot) -> Plan:
-    """The ExternalEntity of one machine, running or not; its tags become labels.
+    """The plan with the ExternalEntity of one machine, running or not; empty for None.
 
-    Empty for None.
+    It has all addresses of the machine and the ports of its tags. Its labels are the valid tags,
+    the machine's name, and the Service that the tags name, if any.
     """
     if source is None:
         return Plan()
@@ -49,9 +50,9 @@ def plan_machine(source: Source | None, snapshot: Snapshot) -> Plan:
 
 
 def service_entity(name: str, namespace: str, snapshot: Snapshot) -> ExternalEntity | None:
-    """The ExternalEntity of a VM Service's running machines; None if they have no address.
+    """The ExternalEntity of a VM Service, with all addresses of its running machines.
 
-    Its ports are those of all machines.
+    None if these have no address. Its ports are the union of those of all machines, running or not.
     """
     machines = list_machines(name, namespace, snapshot)
     running = [m.machine for m in machines if m.machine.running]
@@ -76,7 +77,10 @@ def service_entity(name: str, namespace: str, snapshot: Snapshot) -> ExternalEnt
 
 
 def valid_labels(tags: Mapping[str, str]) -> dict[str, str]:
-    """The tags that are valid labels and not reserved."""
+    """The tags that are valid as labels and not reserved; others are left out.
+
+    Reserved are keys with the prefix `hanse.dev/` or of a subdomain of it.
+    """
     return {
         name: value
         for name, value in tags.items()

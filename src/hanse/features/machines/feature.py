@@ -71,9 +71,10 @@ class Machines:
     )
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """The keys of a changed machine and its Service, or of a Service with a new write outcome.
+        """The keys of a changed machine and of the Services in its tags, before and after that.
 
-        All keys if it changes whether this cluster serves ExternalEntity.
+        For a write outcome of a Service its key; for a change of whether this cluster serves
+        ExternalEntity all keys. None for other objects and facts, and for other clusters.
         """
         match change:
             case ObjectChange(where, before, after) if where == snapshot.local:
@@ -86,9 +87,10 @@ class Machines:
                 return ()
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
-        """A VM Service with its entity, or the entity and status of one machine.
+        """A VM Service with its ExternalEntity, or the ExternalEntity and status of one machine.
 
-        Entities are planned only where the kind is served.
+        ExternalEntities are planned only where the kind is served, that of a VM Service only if its
+        plan has desired objects.
         """
         entities = snapshot.serves(snapshot.local, ExternalEntity) is True
         if key.topic != SERVICE_TOPIC:
@@ -103,7 +105,7 @@ class Machines:
     def _machine_plan(self, key: Key, snapshot: Snapshot, *, entities: bool) -> Plan:
         """The ExternalEntity of a machine if `entities`; its status if its tags name no Service.
 
-        Nothing for a machine that does not exist.
+        With a Service its status is in the plan of that. Empty for a machine that does not exist.
         """
         source = _source(key, snapshot)
         plan = plan_machine(source, snapshot) if entities else Plan()
@@ -118,7 +120,7 @@ class Machines:
 
 
 def _source_keys(obj: object) -> Iterator[Key]:
-    """The keys of a machine and of the VM Service in its tags; none for other objects."""
+    """The keys of a machine and of the VM Service in its tags, if any; none for other objects."""
     if isinstance(obj, SOURCES):
         yield _machine_key(obj)
         service = parse_service_tags(parse_machine(obj)).service

@@ -53,7 +53,7 @@ class Machine(Struct, frozen=True):
 
     @property
     def hostname(self) -> str:
-        """The machine's name as a DNS label."""
+        """The machine's name if it is a valid Service name, else a DNS label of it with a hash."""
         return dns_label(self.name)
 
 
@@ -75,10 +75,11 @@ class ServiceMachine(Struct, frozen=True):
 
 
 def parse_machine(source: Source) -> Machine:
-    """The machine that an object describes, with its preferred addresses.
+    """The machine that an object describes; one without an id has its name as id.
 
-    It runs if its state is `running` and it is not being deleted; an empty state means running,
-    except for a VirtualMachineInstance, whose labels and annotations are its tags.
+    It runs if its state is `running`, in any case of letters, and it is not being deleted. An empty
+    state means running, except for a VirtualMachineInstance. The tags of the latter are its
+    annotations and labels; labels win.
     """
     meta = source.metadata
     addresses: list[tuple[str, str]]
@@ -119,8 +120,8 @@ def parse_machine(source: Source) -> Machine:
 def parse_service_tags(machine: Machine) -> ServiceTags:
     """The Service, ports and clusters on its network in a machine's tags, with faults.
 
-    All empty without the Service tag. Its empty value means a name made of the machine's id; an
-    invalid value of a tag is a fault, and is left out.
+    All are empty without the Service tag. Its empty value means a name made of the machine's id. An
+    invalid name, port or list of clusters is left out, with a message in `faults`.
     """
     tagged = spelled_value(machine.tags, SERVICE_TAG)
     if tagged is None:
@@ -150,7 +151,7 @@ def parse_service_tags(machine: Machine) -> ServiceTags:
 
 
 def _service_of(source: Source) -> Iterator[str]:
-    """Index value: `namespace/name` of the VM Service in a machine's tags; none without one."""
+    """Index value: `namespace/name` of the VM Service in a machine's tags; none without a name."""
     service = parse_service_tags(parse_machine(source)).service
     if service:
         yield f"{source.metadata.namespace}/{service}"
@@ -173,7 +174,10 @@ def dns_label(text: str) -> str:
 
 
 def _parse_port(text: str) -> Port | None:
-    """The port in a text like `http:80/TCP`; None if it is not valid."""
+    """The port in a text like `http:80/TCP`; None if it is invalid or not from 1 to 65535.
+
+    The name is optional, and so is the protocol, by default TCP.
+    """
     found = _PORT.fullmatch(text)
     if found is None or not 1 <= int(found[3]) <= 65535:
         return None

@@ -53,9 +53,11 @@ def list_machines(service: str, namespace: str, snapshot: Snapshot) -> list[Serv
 
 
 def plan_service(key: Key, snapshot: Snapshot) -> Plan:
-    """The VM Service, its slices, and status of its machines and of a foreign Service of the name.
+    """The plan of a VM Service: the Service, and EndpointSlices of its running machines.
 
-    Nothing is desired without machines, or while the Service must be recreated.
+    Also conditions of its machines, and of a foreign Service of that name. Without machines only
+    the latter, so that the VM Service is deleted. Empty while our Service must be deleted to be
+    created anew.
     """
     machines = list_machines(key.name, key.namespace, snapshot)
     current = snapshot.get(snapshot.local, Service, key.name, key.namespace)
@@ -83,8 +85,9 @@ def plan_service(key: Key, snapshot: Snapshot) -> Plan:
 def union_ports(port_lists: Iterable[Sequence[Port]]) -> tuple[Port, ...]:
     """The union of all ports by protocol and number, sorted by number, with unique names.
 
-    A port keeps its first name, or gets one of protocol and number if that is empty or taken; a
-    single port keeps its name, even an empty one.
+    Of equal numbers the protocols are in alphabetical order. A port keeps its first name, or gets
+    one of protocol and number if that is empty or taken; a single port keeps its name, even an
+    empty one.
     """
     ports: dict[tuple[str, int], Port] = {}
     for port_list in port_lists:
@@ -104,12 +107,19 @@ def union_ports(port_lists: Iterable[Sequence[Port]]) -> tuple[Port, ...]:
 
 
 def _must_be_recreated(current: Service, ports: Sequence[Port]) -> bool:
-    """Whether our Service is headless and needs ports, or the reverse; no update does that."""
+    """Whether a VM Service is headless and there are ports, or the reverse; no update changes that.
+
+    False for a Service without the annotation `VM_SERVICE`.
+    """
     return VM_SERVICE in current.metadata.annotations and current.headless == bool(ports)
 
 
 def _service(key: Key, machines: Sequence[ServiceMachine], ports: Sequence[Port]) -> Service:
-    """The VM Service; without ports it is headless, and its name resolves to the machines."""
+    """The VM Service, without selector, and dual-stack if the cluster is.
+
+    Without ports it is headless, so that its name resolves to the machines. The machines'
+    federation tags are its annotations.
+    """
     return Service(
         metadata=Meta(
             name=key.name,
@@ -128,9 +138,9 @@ def _service(key: Key, machines: Sequence[ServiceMachine], ports: Sequence[Port]
 
 
 def _federation_annotations(machines: Iterable[Machine]) -> dict[str, str]:
-    """The machines' federation tags as annotations of the Service.
+    """The machines' federation tags, in any spelling of the domain, as annotations of the Service.
 
-    The first machine with a tag counts.
+    Where machines have different values of a tag, the first machine's is taken.
     """
     annotations: dict[str, str] = {}
     for machine in machines:
@@ -145,8 +155,8 @@ def _slices(
 ) -> Iterator[EndpointSlice]:
     """Slices of machines by address family and served ports, at most 100 ready endpoints in each.
 
-    An endpoint has the address by which this cluster reaches the machine; an annotation lists the
-    internal addresses by which other clusters do.
+    An endpoint has the address by which this cluster reaches the machine, one for each family of
+    its addresses; an annotation lists the internal addresses by which other clusters do.
     """
     groups: dict[tuple[AddressType, tuple[Port, ...]], list[Endpoint]] = {}
     others: list[InternalAddress] = []
@@ -184,13 +194,13 @@ def _slices(
 
 
 def _served_ports(tags: ServiceTags, ports: Sequence[Port]) -> tuple[Port, ...]:
-    """The Service's ports that a machine serves; all if its tags name none."""
+    """The ports of the Service that a machine's tags name; all if the tags name none."""
     numbers = {(p.protocol, p.port) for p in tags.ports}
     return tuple(p for p in ports if not numbers or (p.protocol, p.port) in numbers)
 
 
 def _machine_endpoint(machine: Machine, address: str) -> Endpoint:
-    """A ready endpoint with the machine's host name and a reference to its object."""
+    """A ready endpoint with the address, the machine's host name and a reference to its object."""
     return Endpoint(
         addresses=(address,),
         conditions=_READY,

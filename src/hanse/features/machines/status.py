@@ -24,7 +24,10 @@ NAME_FREE_CONDITION = "MachineNameFree"
 
 
 def machines_status_plan(key: Key, machines: Sequence[ServiceMachine], snapshot: Snapshot) -> Plan:
-    """The patches and Events of the condition Served for each VirtualMachine of a VM Service."""
+    """The patches and Events of the condition Served for each VirtualMachine of a VM Service.
+
+    A foreign Service with the name of the VM Service is a fault of every machine.
+    """
     conflict = name_conflict(key, snapshot)
     plans = [machine_status_plan(m.machine, m.tags, conflict, snapshot) for m in machines]
     return Plan(
@@ -36,10 +39,11 @@ def machines_status_plan(key: Key, machines: Sequence[ServiceMachine], snapshot:
 def machine_status_plan(
     machine: Machine, tags: ServiceTags, conflict: str, snapshot: Snapshot
 ) -> Plan:
-    """The condition Served of a VirtualMachine: False with what is wrong (tags, name, address).
+    """The condition Served of a VirtualMachine: False with the faults of tags, name or address.
 
-    True only if it had the condition before and the Service exists; else, and for other kinds,
-    nothing.
+    `conflict` is the message of a taken name, or empty. A missing address counts only if the
+    machine runs and names a Service. Without faults True, if it has the condition already and the
+    Service, if it names one, exists; else, and for other kinds, an empty plan.
     """
     source = snapshot.get(snapshot.local, VirtualMachine, machine.name, machine.namespace)
     if machine.kind != VirtualMachine.kind or source is None:
@@ -70,10 +74,11 @@ def _has_service(machine: Machine, tags: ServiceTags, snapshot: Snapshot) -> boo
 
 
 def name_conflict_plan(service: Service | None, machine: str, snapshot: Snapshot) -> Plan:
-    """MachineNameFree of a foreign Service: False while a machine's tag names it, True afterwards.
+    """The condition MachineNameFree of a Service: False if it is foreign and a machine wants it.
 
-    Empty if there is no Service, or if it is ours or was never in conflict; `machine` is in the
-    message.
+    `machine` is the name of that machine, for the message, or empty if none wants the name.
+    Otherwise True, but only if the Service has the condition already; else, and for None, an empty
+    plan.
     """
     if service is None:
         return Plan()
@@ -93,7 +98,7 @@ def name_conflict_plan(service: Service | None, machine: str, snapshot: Snapshot
 
 
 def name_conflict(key: Key, snapshot: Snapshot) -> str:
-    """The message for a VM Service whose name a foreign Service has; empty where none has it.
+    """The message that the Service of the key's name is foreign; empty if it is ours or missing.
 
     Foreign is one without the annotation `VM_SERVICE`, or with the write outcome `Foreign`.
     """

@@ -34,7 +34,7 @@ class _Cursor:
     """Allocates from one residue class of a range: unvisited addresses, then released ones."""
 
     def __init__(self, range_: Range, first: int, step: int) -> None:
-        """Visits every `step`th address of the range from offset `first`, no IPv4 broadcast one."""
+        """Visits every `step`th address of a range from offset `first`, no IPv4 broadcast one."""
         self._start = int(range_.network_address)
         self._text = _format_ipv4 if range_.version == 4 else _format_ipv6
         self._first = first
@@ -45,11 +45,11 @@ class _Cursor:
         self._searched_at: datetime | None = None
 
     def release(self, address: str) -> None:
-        """Make an address available again."""
+        """Make an address available again, after those that were never visited."""
         self._released.append(address)
 
     def take(self, is_free: Callable[[str], bool], now: datetime) -> str | None:
-        """A free address, or None; each address is visited once before released ones.
+        """A free address by `is_free`, or None; each address is visited once before released ones.
 
         An exhausted range is searched again from the start, at most every `RESCAN_INTERVAL`.
         """
@@ -87,7 +87,8 @@ class Pool:
     ) -> None:
         """Nothing is reserved yet; `excluded` addresses are never given out.
 
-        Ranges begin at `first_offset`, unless they are too small for that.
+        Addresses before `first_offset` of a range are not given out, either; in a range of at most
+        twice as many addresses only the first is left out.
         """
         self.ranges = ranges
         self.excluded = excluded
@@ -100,8 +101,9 @@ class Pool:
     ) -> str | None:
         """A free address of an IP version, preferably of the agent's own slot; None if exhausted.
 
-        It is reserved for `RESERVATION_TTL`, unless `reserve` is False (dry run). Expired
-        reservations are dropped first.
+        After its own residue class those of other slots are searched. The address is reserved for
+        `RESERVATION_TTL`, unless `reserve` is False (dry run). Expired reservations are dropped
+        first.
         """
         self._expire(now)
 

@@ -25,7 +25,8 @@ class AddressedPod(Pod, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Drop all but identity, network labels and annotations, gates, phase and addresses.
 
-        Once it has addresses, the annotations are dropped, too.
+        hostNetwork is kept, too; without `podIPs` these are the one of `podIP`. Annotations are
+        dropped once the pod has addresses.
         """
         meta, spec, status = self.metadata, self.spec, self.status
         addresses = status.pod_ips or ((PodIP(ip=status.pod_ip),) if status.pod_ip else ())
@@ -48,6 +49,9 @@ class AddressedPod(Pod, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=16384)
 def _shared_labels(*values: str | None) -> SharedLabels:
-    """The labels with these values, one object for all pods that have them."""
+    """The labels `_LABELS` with these values, in that order; None leaves a label out.
+
+    Equal values get the same object from a cache, for all pods that have them.
+    """
     named = zip(_LABELS, values, strict=True)
     return SharedLabels({name: intern(value) for name, value in named if value is not None})

@@ -30,12 +30,15 @@ def parse_address(text: str) -> Address | None:
 
 
 def is_in_ranges(address: Address, ranges: tuple[Range, ...]) -> bool:
-    """Whether an address is in one of the ranges."""
+    """Whether an address is in one of the ranges of its IP version."""
     return any(address in r for r in ranges if r.version == address.version)
 
 
 def is_network_or_broadcast(address: Address, ranges: tuple[Range, ...]) -> bool:
-    """Whether it is the network or broadcast address of a range, which hosts cannot have."""
+    """Whether an address is the network address of one of the ranges, or an IPv4 broadcast one.
+
+    Hosts cannot have these.
+    """
     return any(
         address == r.network_address or (r.version == 4 and address == r.broadcast_address)
         for r in ranges
@@ -49,7 +52,10 @@ def gateway_address(range_: Range) -> Address:
 
 
 def service_ranges(network: Network) -> tuple[Range, ...]:
-    """The service ranges of a network, in order, without malformed ones."""
+    """The service ranges of a network, in order, without malformed ones.
+
+    They are those of its spec, or if it has none those that its provider put in the status.
+    """
     return tuple(r for text in network.service_cidrs if (r := parse_range(text)) is not None)
 
 
@@ -61,19 +67,19 @@ def cluster_ranges(snapshot: Snapshot) -> tuple[Range, ...]:
 
 
 def static_band_size(range_: Range) -> int:
-    """The number of addresses at the start of a range that API servers do not allocate at first.
+    """The number of addresses at the start of a range that API servers allocate last.
 
-    A sixteenth of the range, from 16 to 256.
+    A sixteenth of the range, at least 16 and at most 256.
     """
     return min(max(16, range_.num_addresses // 16), 256)
 
 
 def pick_cluster_address(service: ObjectRef, snapshot: Snapshot) -> str:
-    """A free address of the cluster's first range by IPAddresses, or the one that the Service has.
+    """An address of the cluster's first range that no IPAddress of another object has.
 
-    Empty if none was found: the API server allocates one then, from any ServiceCIDR, and an address
-    would block the deletion of the network that owns the range. At most `_MAX_TRIES` are tried,
-    from one by the Service's name on, outside of the static band.
+    The search begins at a hash of the Service, outside of the static band, and tries at most 1000.
+    Empty if none was found: the API server allocates one then, from any ServiceCIDR, which blocks
+    the deletion of the network that owns it.
     """
     for range_ in cluster_ranges(snapshot)[:1]:
         first = static_band_size(range_)
@@ -94,12 +100,15 @@ def _is_held_by(address: IPAddress, service: ObjectRef) -> bool:
 
 
 def reserved_address(range_: Range, offset: int) -> str:
-    """The reserved address at an offset, or the last one of a small range."""
+    """The address at an offset of a range; in a smaller range the one before its last."""
     return str(range_[min(offset, range_.num_addresses - 2)])
 
 
 def reserved_addresses(network: Network) -> frozenset[str]:
-    """The addresses of a network's `kubernetes` Service and DNS, in its first range."""
+    """The addresses of a network's `kubernetes` Service and DNS, in its first range.
+
+    Empty for a network without valid ranges.
+    """
     first = service_ranges(network)[:1]
     return frozenset(
         reserved_address(r, offset) for r in first for offset in (KUBERNETES_OFFSET, DNS_OFFSET)
@@ -107,7 +116,10 @@ def reserved_addresses(network: Network) -> frozenset[str]:
 
 
 def service_cidrs(name: NetworkName, ranges: tuple[Range, ...]) -> list[ServiceCIDR]:
-    """A ServiceCIDR for each range, so that the API server accepts its addresses."""
+    """A ServiceCIDR for each range, labelled with the network, to be written by the caller.
+
+    With it the API server accepts addresses of the range.
+    """
     return [
         ServiceCIDR(
             metadata=Meta(

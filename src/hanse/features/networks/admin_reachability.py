@@ -25,9 +25,10 @@ def admin_verdict(
     direction: Literal["ingress", "egress"],
     tier: Tier,
 ) -> Verdict:
-    """What a tier says of a connection, for one of its ends: the first rule by priority decides.
+    """What a tier says of a connection, for one of its ends: the first rule that matches decides.
 
-    Pass if no rule matches, or if that end is no pod.
+    Policies are in the order of priority, then name. The end is the source for egress, else the
+    target. Pass if no rule matches, or if that end is no pod.
     """
     subject, peer = (source, target) if direction == "egress" else (target, source)
     if not subject.is_pod:
@@ -56,7 +57,10 @@ def admin_ports(policies: Iterable[ClusterNetworkPolicy]) -> Iterator[TrafficPor
 
 
 def _matches(peer: Wire, endpoint: TrafficEndpoint) -> bool:
-    """Whether a subject or peer includes an endpoint: by namespaces, pods, else by ranges."""
+    """Whether a subject or peer includes an endpoint: by namespaces, else pods, else networks.
+
+    Only the first of these that it has counts. Selectors include pods alone, networks any address.
+    """
     if (spaces := peer.get("namespaces")) is not None:
         return endpoint.is_pod and selects(decode_selector(spaces), endpoint.namespace_labels)
     if (pods := peer.get("pods")) is not None:
@@ -70,7 +74,10 @@ def _matches(peer: Wire, endpoint: TrafficEndpoint) -> bool:
 
 
 def unevaluated_ports(policies: Iterable[ClusterNetworkPolicy]) -> list[str]:
-    """`NAME: fields` of each policy with ports by name, which are not evaluated, sorted."""
+    """`NAME: FIELD` for each policy and field with ports by name, which are not evaluated.
+
+    Sorted, each once.
+    """
     found = {
         f"{policy.metadata.name}: {field}"
         for policy in policies
@@ -95,7 +102,7 @@ def _has_port(rule: Wire, port: TrafficPort) -> bool:
 def _ports(rule: Wire) -> Iterator[tuple[Any, int | None, int | None]]:
     """Protocol, first and last port of each entry by number; no port means all of the protocol.
 
-    Entries by name are left out.
+    The last is None for a single port. Entries by name are left out.
     """
     for field, said in _port_entries(rule):
         if isinstance(said, str):

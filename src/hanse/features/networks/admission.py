@@ -51,7 +51,10 @@ def evaluate(
     review: AdmissionRequest,
     snapshot: Snapshot,
 ) -> AdmissionDecision:
-    """The decision of `admit`, also if it raises it as `ReadRequired` or `RequestDenied`."""
+    """The decision of `admit`, whether it returns it or raises `ReadRequired` or `RequestDenied`.
+
+    These become NeedsAnswer and Deny; other exceptions pass.
+    """
     try:
         return admit(review, snapshot)
     except ReadRequired as missing:
@@ -69,7 +72,10 @@ class NetworkMembership(Struct, frozen=True):
 
 
 def is_trusted(review: AdmissionRequest, options: NetworksOptions) -> bool:
-    """Whether the user is an agent or system component, or in one of the administrators' groups."""
+    """Whether the user is an agent or system component, or in one of the administrators' groups.
+
+    All by the options, apart from the system components.
+    """
     return (
         review.user in options.agents
         or review.user in SYSTEM_USERS
@@ -78,18 +84,21 @@ def is_trusted(review: AdmissionRequest, options: NetworksOptions) -> bool:
 
 
 def is_own_write(review: AdmissionRequest, options: NetworksOptions) -> bool:
-    """Whether a trusted user writes an object with the owner label of this feature."""
+    """Whether a trusted user writes an object with the owner label of this feature.
+
+    By the new object, which a deletion does not have.
+    """
     return is_managed(labels_of(review.object)) and is_trusted(review, options)
 
 
 def labels_of(wire: Wire) -> dict[str, str]:
-    """The labels of a wire object; empty if they are malformed."""
+    """The labels of a wire object; empty if they are missing or malformed."""
     found = (wire.get("metadata") or {}).get("labels")
     return found if isinstance(found, dict) else {}
 
 
 def annotations_of(wire: Wire) -> dict[str, str]:
-    """The annotations of a wire object; empty if they are malformed."""
+    """The annotations of a wire object; empty if they are missing or malformed."""
     found = (wire.get("metadata") or {}).get("annotations")
     return found if isinstance(found, dict) else {}
 
@@ -97,8 +106,8 @@ def annotations_of(wire: Wire) -> dict[str, str]:
 def get_or_read(kind: type[O], name: str, snapshot: Snapshot) -> O | None:
     """A cluster-scoped object of the snapshot; if it is not there, as a live read answered.
 
-    None if it does not exist. Raises `ReadRequired` without a recent answer, and `RequestDenied`
-    (503) if the read failed.
+    None if it does not exist. Raises `ReadRequired` without an answer of the last 2 seconds, and
+    `RequestDenied` (503) if the read failed.
     """
     found = snapshot.get(snapshot.local, kind, name)
     return found if found is not None else _read(kind, name, snapshot)
@@ -107,7 +116,8 @@ def get_or_read(kind: type[O], name: str, snapshot: Snapshot) -> O | None:
 def _read(kind: type[O], name: str, snapshot: Snapshot) -> O | None:
     """A cluster-scoped object as a live read answered; None if it does not exist.
 
-    Raises `ReadRequired` without a recent answer, and `RequestDenied` (503) if the read failed.
+    Raises `ReadRequired` without an answer of the last 2 seconds, and `RequestDenied` (503) if the
+    read failed.
     """
     question = Read(ClusterObjectRef(snapshot.local, ObjectRef(kind.kind, name)))
     answer = snapshot.fact(Answer, question.id)
@@ -119,9 +129,10 @@ def _read(kind: type[O], name: str, snapshot: Snapshot) -> O | None:
 
 
 def read_tenant(namespace: str, snapshot: Snapshot) -> str:
-    """The tenant label of a namespace, or empty; by a live read if the snapshot has no label.
+    """The tenant label of a namespace; by a live read if the snapshot has no label.
 
-    Raises `ReadRequired` without a recent answer, and `RequestDenied` (503) if the read failed.
+    Empty if the namespace has none, or does not exist. Raises `ReadRequired` without an answer of
+    the last 2 seconds, and `RequestDenied` (503) if the read failed.
     """
     found = snapshot.get(snapshot.local, Namespace, namespace)
     if found is None or TENANT not in found.metadata.labels:
@@ -132,10 +143,10 @@ def read_tenant(namespace: str, snapshot: Snapshot) -> str:
 def resolve_network(
     labels: dict[str, str], namespace: str, snapshot: Snapshot, field: str
 ) -> NetworkMembership:
-    """The network of the namespace's tenant that labels select, or `default`.
+    """The network of the namespace's tenant that the network label selects, or `default`.
 
     Raises `RequestDenied` if it does not exist, the tenant label is another's or a read failed;
-    `ReadRequired` while that is not known.
+    `ReadRequired` while that is not known. `field` is the labels' path for messages.
     """
     tenant = read_tenant(namespace, snapshot)
     labelled = labels.get(TENANT, tenant)

@@ -56,7 +56,10 @@ GUARD_LABELS = {f"{FEATURE_DOMAIN}/guard": "true"}
 
 
 def tenant_admission_policies(options: NetworksOptions) -> Iterator[Object]:
-    """The admission policies and their bindings for all tenants, without that of address pools."""
+    """The admission policies and their bindings for all tenants.
+
+    Without those of address pools and of providers' subnets, which follow the networks.
+    """
     trusted = trusted_expression(options)
     old = f"(request.operation == 'CREATE' ? '' : {label('oldObject', TENANT)})"
     changed = f"{label('object', TENANT)} != {old}"
@@ -212,7 +215,10 @@ _GROUPS = "request.userInfo.groups"
 
 
 def _reserved_rules() -> Iterator[Wire]:
-    """Resource rules for creates and updates of all that Hanse writes in namespaces of tenants."""
+    """Resource rules for creates and updates of the kinds that Hanse writes in tenants' namespaces.
+
+    One for each API group.
+    """
     for group, resources in MANAGED_RESOURCES:
         yield resource_rule(group, resources, ("CREATE", "UPDATE"))
 
@@ -220,7 +226,8 @@ def _reserved_rules() -> Iterator[Wire]:
 def _reserved_names_validation(trusted: str) -> Wire:
     """The validation that only trusted users take the names of a network's DNS and API alias.
 
-    Objects with our owner label pass it: policy `KEPT` is about those.
+    By name, generateName and the Service of a slice. Objects with our owner label pass it: policy
+    `KEPT` is about those.
     """
     names = [
         "(has(object.metadata.name) ? object.metadata.name : '')",
@@ -298,19 +305,22 @@ def _gate_stays() -> str:
 
 
 def label(side: str, name: str, kind: str = "labels") -> str:
-    """A CEL expression: the value of a label or annotation, or an empty text."""
+    """A CEL expression: the value of a label (or of `kind`), or an empty text without it."""
     labels = f"{side}.metadata.{kind}"
     return f"(has({labels}) && '{name}' in {labels} ? {labels}['{name}'] : '')"
 
 
 def _status_list(side: str, field: str) -> str:
-    """A CEL expression: a field of the status in a list, or an empty list."""
+    """A CEL expression: a list with a field of the status, or an empty list without it."""
     status = f"{side}.status"
     return f"(has({status}) && has({status}.{field}) ? [{status}.{field}] : [])"
 
 
 def trusted_expression(options: NetworksOptions) -> str:
-    """A CEL expression: whether the user is an agent, system component or administrator."""
+    """A CEL expression: whether the user is an agent, system component or administrator.
+
+    These are the users and groups of the options, and the system's own users.
+    """
     users = ", ".join(f"'{user}'" for user in (*options.agents, *SYSTEM_USERS))
     groups = ", ".join(f"'{group}'" for group in options.admins)
     return (
@@ -320,7 +330,10 @@ def trusted_expression(options: NetworksOptions) -> str:
 
 
 def resource_rule(group: str, resources: tuple[str, ...], operations: tuple[str, ...]) -> Wire:
-    """A resource rule of matchConstraints, for all versions of one API group."""
+    """A resource rule of matchConstraints, for all versions of one API group.
+
+    An empty group is the core group.
+    """
     return {
         "apiGroups": [group],
         "apiVersions": ["*"],
@@ -330,14 +343,17 @@ def resource_rule(group: str, resources: tuple[str, ...], operations: tuple[str,
 
 
 def validation(expression: str, message: str) -> Wire:
-    """A validation; the message is an expression, too."""
+    """A validation with reason Forbidden: a request is denied where the expression is false.
+
+    Both are CEL expressions, the message too.
+    """
     return {"expression": expression, "messageExpression": message, "reason": "Forbidden"}
 
 
 def policy_and_binding(name: str, matches: Wire, validations: list[Wire]) -> Iterator[Object]:
-    """A policy with its validations, and the binding that denies by it.
+    """A ValidatingAdmissionPolicy with these validations, and the binding that denies by it.
 
-    A request is also denied if a validation cannot be evaluated.
+    Both have the same name. A request is also denied if a validation cannot be evaluated.
     """
     yield ValidatingAdmissionPolicy(
         metadata=Meta(name=name, labels=GUARD_LABELS),

@@ -54,8 +54,9 @@ def antrea_rules(
 ) -> list[AntreaRule]:
     """All rules in the order in which they are looked at: by tier, policy priority and position.
 
-    Rules are left out that have, themselves or in ports, fields that are not evaluated; peers and
-    subjects with such fields match nothing.
+    Policies of equal priority are in the order of their names; a policy without tier, or of an
+    unknown one, is in `application`. Rules are left out that have, themselves or in ports, fields
+    that are not evaluated; peers and subjects with such fields match nothing.
     """
     ranks = {**_TIERS, **{t.metadata.name: int(t.spec.get("priority", 250)) for t in tiers}}
 
@@ -79,7 +80,8 @@ def antrea_verdict(
 ) -> Verdict:
     """What the first matching rule says of a connection, for one of its ends; Pass if none matches.
 
-    Either rules of the baseline tier, or all others. Pass, too, if that end is no pod.
+    The end is the source for egress, else the target; Pass, too, if it is no pod. Only rules of the
+    baseline tier count with `baseline`, else only all others.
     """
     subject, peer = (source, target) if direction == "egress" else (target, source)
     if not subject.is_pod:
@@ -94,7 +96,7 @@ def antrea_verdict(
 
 
 def antrea_ports(rules: Iterable[AntreaRule]) -> Iterator[TrafficPort]:
-    """The ports that rules name by number, and the ends of their ranges."""
+    """The ports that rules name by number, and both ends of their ranges; none for names."""
     for rule in rules:
         for entry in rule.wire.get("ports") or ():
             if isinstance(entry.get("port"), int):
@@ -134,7 +136,8 @@ def _unknown_ports(rule: Wire) -> set[str]:
 def _rules(policy: AntreaPolicy, baseline: bool) -> Iterator[AntreaRule]:
     """The rules of a policy, without those that have fields, or fields of ports, not evaluated.
 
-    `baseline` says whether the policy's tier is the baseline; an unknown action passes.
+    `baseline` says whether the policy's tier is the baseline. appliedTo of the policy comes before
+    that of a rule; an unknown action passes.
     """
     directions: tuple[Direction, ...] = ("ingress", "egress")
     for direction in directions:
@@ -147,7 +150,7 @@ def _rules(policy: AntreaPolicy, baseline: bool) -> Iterator[AntreaRule]:
 
 
 def _has_peer(rule: AntreaRule, peer: TrafficEndpoint, subject: TrafficEndpoint) -> bool:
-    """Whether a rule is about a peer; one without peers is about all."""
+    """Whether one of a rule's peers includes an endpoint; a rule without peers includes all."""
     peers = rule.wire.get("to" if rule.direction == "egress" else "from")
     return not peers or any(_matches(one, rule, peer, subject) for one in peers)
 
@@ -157,7 +160,8 @@ def _matches(
 ) -> bool:
     """Whether a peer or subject includes an endpoint.
 
-    Never if it is empty, or has fields that are not evaluated.
+    An ipBlock compares addresses, selectors match pods only. Never if it is empty, or has fields
+    that are not evaluated.
     """
     if not peer or not peer.keys() <= _KNOWN_PEERS:
         return False
@@ -173,9 +177,10 @@ def _matches(
 def _in_namespaces(
     peer: Wire, rule: AntreaRule, endpoint: TrafficEndpoint, subject: TrafficEndpoint
 ) -> bool:
-    """Whether a pod is in the namespaces of a peer: the subject's own, or those that are selected.
+    """Whether a pod is in the namespaces of a peer: `namespaces`, or else `namespaceSelector`.
 
-    By default it is the policy's namespace, or any for a policy of the cluster.
+    The former are the subject's own, or those with the same labels as that. Without both it is the
+    policy's namespace, or any for a policy of the cluster.
     """
     if (spaces := peer.get("namespaces")) is not None:
         if spaces.get("match") == "Self":
@@ -189,13 +194,16 @@ def _in_namespaces(
 
 
 def _has_port(rule: Wire, target: TrafficEndpoint, port: TrafficPort) -> bool:
-    """Whether a rule is about a port; one without ports is about all."""
+    """Whether one of a rule's ports includes a port; a rule without ports includes all."""
     entries = rule.get("ports")
     return not entries or any(_is_port(entry, target, port) for entry in entries)
 
 
 def _is_port(entry: Wire, target: TrafficEndpoint, port: TrafficPort) -> bool:
-    """Whether an entry includes a port; a named one is looked up among the target's ports."""
+    """Whether an entry includes a port; a named one is looked up among the target's ports.
+
+    An entry without a port includes all of its protocol, by default TCP; endPort is included.
+    """
     protocol = entry.get("protocol", "TCP")
     if protocol != port.protocol:
         return False

@@ -35,17 +35,20 @@ class ServiceProvider(Protocol):
         network: Network,
         snapshot: Snapshot,
     ) -> tuple[Object, ...]:
-        """The objects that load-balance a Service."""
+        """The desired objects that load-balance a Service over its ready backends.
+
+        Nothing is written here.
+        """
         ...
 
 
 def plan_service(
     service: Service | None, network: Network | None, provider: Provider, snapshot: Snapshot
 ) -> Plan:
-    """The provider's objects for a Service with a cluster IP in a network.
+    """The plan with the provider's objects for a Service with a cluster IP in a network.
 
-    An empty plan if Service or network is None, there is no cluster IP yet, or the provider does
-    not load-balance Services.
+    Empty if Service or network is None, the Service is headless or has no cluster IP yet, or the
+    provider does not load-balance Services.
     """
     if service is None or network is None or not isinstance(provider, ServiceProvider):
         return Plan()
@@ -58,7 +61,9 @@ def plan_service(
 def port_backends(service: Service, snapshot: Snapshot) -> tuple[PortBackends, ...]:
     """The ready addresses by port and target port, over all EndpointSlices of a Service.
 
-    Of each endpoint only the first address counts; a port that no slice has is left out.
+    In the order of the Service's ports, then by target; addresses are sorted as text. Of each
+    endpoint only the first address counts. A port that no slice has is left out; one without ready
+    endpoints has no addresses.
     """
     service_key = f"{service.metadata.namespace}/{service.metadata.name}"
     slices = sorted(

@@ -36,7 +36,7 @@ class CniError(Exception):
     """An error that the plugin returns to the runtime."""
 
     def __init__(self, code: int, message: str) -> None:
-        """An error of the plugin, with its code of the CNI specification."""
+        """An error with its code of the CNI specification, which is its `code`."""
         super().__init__(message)
         self.code = code
 
@@ -66,9 +66,10 @@ class PodRef(Struct, frozen=True):
     uid: str = ""
 
     def is_of(self, pod: Pod) -> bool:
-        """Whether it refers to this pod, not to an earlier one of its name; any without a uid.
+        """Whether its uid is that of a pod, so that the pod is no earlier or later one of its name.
 
-        Runtimes know a static pod by the uid that its mirror pod has as annotation.
+        True without a uid. Runtimes know a static pod by the uid that its mirror pod has as
+        annotation, which counts, too. Names are not compared.
         """
         uids = (pod.metadata.uid, pod.metadata.annotations.get(MIRROR))
         return not self.uid or self.uid in uids
@@ -77,7 +78,8 @@ class PodRef(Struct, frozen=True):
 def parse_config(text: bytes) -> CniConfig:
     """The configuration of the plugin and its delegate; raises `CniError` if it is invalid.
 
-    The delegate's part gets `cniVersion`, name and what else runtimes pass to each plugin.
+    The delegate's part gets `cniVersion` (by default 0.4.0), name and what else runtimes pass to
+    each plugin, where it does not set them itself.
     """
     try:
         config = decode_json(text, type=dict[str, Any])
@@ -116,8 +118,9 @@ def parse_pod(args: str) -> PodRef | None:
 
 
 def merge_cni_args(args: str, annotation: str) -> str:
-    """CNI_ARGS with the pod's annotation added; keys of the runtime cannot be overridden.
+    """CNI_ARGS with the pairs of the pod's annotation appended.
 
+    Left out are pairs whose key begins with `K8S` or `IgnoreUnknown`, which only the runtime sets.
     Raises `CniError` for an invalid annotation.
     """
     try:
@@ -129,12 +132,11 @@ def merge_cni_args(args: str, annotation: str) -> str:
 
 
 def pod_cni_args(ref: PodRef, known: KnownPod | None, command: str) -> str:
-    """The cni-args annotation of a pod; empty for a deletion of one that is gone.
+    """The cni-args annotation of a pod, or empty; for DEL empty, too, if the pod is gone.
 
-    Raises `CniError` (try again) for a pod that is gone, also if another has its name (but DEL),
-    and for ADD also if its port is not prepared: a delegate without the arguments of a VPC would
-    attach it to another network. A pod in no network has none: anybody may annotate it, so that
-    they could name the VPC or an address of a tenant. DEL ignores them, all else fails.
+    Else raises `CniError` (try again) if the pod is unknown or has another uid, and for ADD also if
+    its port is not prepared or, in a network of type vpc, the annotation names no VPC. Anybody may
+    annotate a pod in no network: DEL ignores that, other commands fail.
     """
     if known is None or not ref.is_of(known.pod):
         if command == "DEL":
@@ -162,14 +164,17 @@ def _names_vpc(pod: Pod) -> bool:
 
 
 def _has_vpc(known: KnownPod) -> bool:
-    """Whether a pod's CNI arguments name its VPC; True if its network is not of type VPC."""
+    """Whether a pod's CNI arguments name a VPC, whichever it is.
+
+    True, too, if it is in no network, or its network is not of type vpc.
+    """
     return known.network is None or known.network.spec.type != VPC or _names_vpc(known.pod)
 
 
 def unread_pod_args(ref: PodRef, command: str, error: Exception) -> str:
-    """Empty for a deletion, which an unreachable API server must not hold up.
+    """The CNI arguments of a pod that could not be read: empty for DEL, which must not wait.
 
-    Raises `CniError` (try again) for every other command: the pod's arguments are not known.
+    Raises `CniError` (try again) for every other command.
     """
     if command == "DEL":
         return ""
@@ -178,15 +183,19 @@ def unread_pod_args(ref: PodRef, command: str, error: Exception) -> str:
 
 
 def is_prepared(pod: Pod) -> bool:
-    """Whether a pod lacks the readiness annotation, so that its CNI arguments are final."""
+    """Whether a pod lacks the readiness annotation, so that its CNI arguments are final.
+
+    Its scheduling gate does not count.
+    """
     return READINESS not in pod.metadata.annotations
 
 
 def wrap_config(text: bytes) -> dict[str, Any]:
     """The network configuration (.conf or .conflist) as a list, its first plugin as our delegate.
 
-    We are never our own delegate: where the first plugin is ours, it is the delegate of that one.
-    Raises `CniError` for one that has no plugin, or a later one that gives pods another MAC.
+    Where the first plugin is ours already, it is replaced by one with the innermost delegate.
+    Raises `CniError` for a text that names no plugin, or a later plugin that gives pods another
+    MAC.
     """
     config, plugins = _parse_plugins(text)
     if any(_changes_mac(one) for one in plugins[1:]):
@@ -200,7 +209,10 @@ def wrap_config(text: bytes) -> dict[str, Any]:
 
 
 def uses_our_plugin(text: bytes) -> bool:
-    """Whether the first plugin of a network configuration is ours; `CniError` if it names none."""
+    """Whether the first plugin of a network configuration is of type `hanse`.
+
+    Raises `CniError` if it names no plugin or is no JSON.
+    """
     _, plugins = _parse_plugins(text)
     return bool(plugins[0]["type"] == PLUGIN)
 
@@ -247,7 +259,7 @@ def _wrapped(plugin: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def render_error(version: str, error: CniError) -> bytes:
-    """The JSON of an error."""
+    """The JSON of an error as the CNI specification has it: cniVersion, code and msg."""
     return msgspec.json.encode({"cniVersion": version, "code": error.code, "msg": str(error)})
 
 
@@ -257,5 +269,5 @@ def render_versions(version: str) -> bytes:
 
 
 def _parse_pairs(args: str) -> dict[str, str]:
-    """The `key=value` parts of CNI_ARGS; others are ignored."""
+    """The `key=value` parts of CNI_ARGS; others are ignored, and the last value of a key counts."""
     return dict(part.split("=", 1) for part in args.split(";") if "=" in part)

@@ -85,7 +85,7 @@ exit "$status"
 
 
 def plugin_script(folder: str, answer_seconds: int) -> str:
-    """The text of the plugin; `folder` is where it and the guard exchange files.
+    """The text of the plugin, a shell script; `folder` is where it and the guard exchange files.
 
     It waits `answer_seconds` for each answer of the guard.
     """

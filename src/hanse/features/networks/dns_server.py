@@ -48,7 +48,10 @@ def network_labels(name: NetworkName) -> dict[str, str]:
 
 
 def dns_service(name: NetworkName, address: str) -> Service:
-    """The DNS Service; with an empty address the API server allocates one."""
+    """The DNS Service of a network, which selects its DNS pods, on port 53 of UDP and TCP.
+
+    With an empty address the API server allocates one.
+    """
     meta = Meta(
         name=name.kube_dns,
         namespace=name.dns_namespace,
@@ -67,7 +70,10 @@ def dns_service(name: NetworkName, address: str) -> Service:
 def copied_slices(
     slices: Iterable[EndpointSlice], name: NetworkName, service: str, namespace: str
 ) -> Iterator[EndpointSlice]:
-    """Copies of EndpointSlices with the labels and names of a Service of a network."""
+    """Copies of EndpointSlices for a Service of a network, as `SERVICE-SLICE` in a namespace.
+
+    Endpoints and ports are the same; of the metadata only our labels remain.
+    """
     for endpoint_slice in slices:
         labels = {**network_labels(name), KUBE_SERVICE: service, MANAGED_BY: FEATURE_DOMAIN}
         slice_name = shorten_name(f"{service}-{endpoint_slice.metadata.name}", 253)
@@ -76,7 +82,10 @@ def copied_slices(
 
 
 def is_shared(network: Network, options: NetworksOptions) -> bool:
-    """Whether a network is answered by the shared server: flat ones are, if it is chosen."""
+    """Whether a network is answered by the shared DNS server.
+
+    Flat networks are, if the options choose workload `shared`; others never.
+    """
     return options.dns_workload == "shared" and network.spec.type == FLAT
 
 
@@ -90,7 +99,7 @@ def shared_slices(name: NetworkName, snapshot: Snapshot) -> list[EndpointSlice]:
 
 
 def is_answering(slices: Iterable[EndpointSlice]) -> bool:
-    """Whether some endpoint of EndpointSlices is ready."""
+    """Whether at least one endpoint of these EndpointSlices is ready."""
     endpoints = (endpoint for one in slices for endpoint in one.endpoints or ())
     return any(endpoint.ready for endpoint in endpoints)
 
@@ -153,7 +162,10 @@ def _pod_selector(name: NetworkName) -> dict[str, str]:
 
 
 def _deployment(name: NetworkName, options: NetworksOptions) -> Deployment:
-    """The Deployment of a network's DNS server; the same whichever namespaces the tenant has."""
+    """The Deployment of a network's DNS server, with 2 replicas.
+
+    It is the same whichever namespaces the tenant has.
+    """
     labels = {**network_labels(name), DNS: name.network}
     template: Wire = {
         "metadata": {"labels": labels},
@@ -213,7 +225,7 @@ def _probes(alive: str, alive_port: int, ready: str, ready_port: int) -> Wire:
 
 
 def _volumes(name: NetworkName, options: NetworksOptions) -> list[Wire]:
-    """The scratch volume, and for CoreDNS also the ConfigMap with the Corefile."""
+    """The scratch volume, and for workload coredns also the ConfigMap with the Corefile."""
     scratch: Wire = {"name": "scratch", "emptyDir": {"sizeLimit": "16Mi"}}
     if options.dns_workload != "coredns":
         return [scratch]

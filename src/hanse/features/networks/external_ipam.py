@@ -55,7 +55,10 @@ def has_provider(network: Network, options: NetworksOptions) -> bool:
 
 
 def provider_call(network: Network, action: str, **arguments: Any) -> Call:
-    """The request to a network's provider; it is not sent here."""
+    """The request of an action to the provider of a network's type, with these arguments.
+
+    It is a value to ask with; it is not sent here.
+    """
     fixed: dict[str, Any] = {"action": action, "network": network.metadata.name}
     return Call(f"network-{network.spec.type}", tuple({**fixed, **arguments}.items()))
 
@@ -81,7 +84,8 @@ def alias_address(
 ) -> tuple[str, Question]:
     """The address that the provider gave for one of the network's own Services, and the question.
 
-    Empty without a valid answer.
+    The question asks it to allocate one, which is the same each time. The address is empty without
+    a valid answer.
     """
     call = provider_call(
         network,
@@ -101,9 +105,10 @@ def alias_address(
 def plan_backends(
     service: Service | None, network: Network | None, snapshot: Snapshot, options: NetworksOptions
 ) -> Plan:
-    """Ask the provider to confirm a Service with its address and backends, again after a time.
+    """Ask the provider to confirm a Service with its address and backends, whenever these change.
 
-    An empty plan if there is no such Service, network, provider or cluster IP.
+    Again after 10 minutes, or 5 seconds if it failed. An empty plan if there is no such Service,
+    network, provider or cluster IP.
     """
     if service is None or network is None or not has_provider(network, options):
         return Plan()
@@ -129,7 +134,10 @@ def plan_backends(
 
 
 def _revision(service: Service, snapshot: Snapshot) -> str:
-    """A hash of the resource versions of a Service and its slices: any write of them changes it."""
+    """A hash of the resource versions of a Service and its EndpointSlices.
+
+    Any write of these changes it.
+    """
     key = f"{service.metadata.namespace}/{service.metadata.name}"
     slices = snapshot.by(snapshot.local, SLICES_BY_SERVICE, key)
     versions = sorted(s.metadata.uid + s.metadata.resource_version for s in slices)
@@ -140,7 +148,8 @@ def _revision(service: Service, snapshot: Snapshot) -> str:
 def plan_releases(name: str, snapshot: Snapshot, options: NetworksOptions) -> Plan:
     """Ask what the provider holds, and to release addresses of Services that are gone.
 
-    An empty plan if the network is gone or has no provider.
+    Again after 5 seconds while there is something to release, else after a minute. An empty plan if
+    the network is gone or has no provider.
     """
     network = snapshot.get(snapshot.local, Network, name)
     if network is None or not has_provider(network, options):
@@ -151,7 +160,10 @@ def plan_releases(name: str, snapshot: Snapshot, options: NetworksOptions) -> Pl
 
 
 def releases(network: Network, snapshot: Snapshot) -> Iterator[Question]:
-    """A question to release each address that the provider holds and no Service here has."""
+    """A question to release each address that the provider holds and no Service here has.
+
+    A Service has it by its uid and cluster IP. None while it is not known what the provider holds.
+    """
     alive = {
         (s.metadata.uid, s.spec.cluster_ip)
         for s in snapshot.by(snapshot.local, SERVICES_BY_NETWORK, network.metadata.name)

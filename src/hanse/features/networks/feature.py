@@ -78,7 +78,10 @@ class Networks:
         options: NetworksOptions = NetworksOptions(),  # noqa: B008 - a frozen value
         providers: Iterable[Provider] = (),
     ) -> None:
-        """The feature with the built-in network providers (flat, VPC, Kube-OVN) and more."""
+        """The feature with the built-in network providers (flat, VPC, Kube-OVN) and more.
+
+        One of `providers` replaces a built-in one of its name.
+        """
         self.options = options
         built_in: tuple[Provider, ...] = (FlatProvider(), VpcProvider(), KubeOvnProvider())
         self.providers: dict[str, Provider] = {p.name: p for p in (*built_in, *providers)}
@@ -87,7 +90,10 @@ class Networks:
         self.watches: tuple[Watch, ...] = (*WATCHES, *provider_watches)
 
     def provider_of(self, network: Network) -> Provider:
-        """The provider of a network's type; an ExternalProvider for types that are not built in."""
+        """The provider of a network's type, built in or given to the feature.
+
+        Any other type has an ExternalProvider, so there is always one.
+        """
         return self.providers.get(network.spec.type) or ExternalProvider(network.spec.type)
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
@@ -116,7 +122,10 @@ class Networks:
                 return Plan()
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """The keys that a change concerns; objects of other clusters concern none."""
+        """The keys that a change concerns, those of isolation included.
+
+        Objects of other clusters concern none.
+        """
         match change:
             case ObjectChange(where) if where == snapshot.local:
                 keys = self._keys_for_object(change, snapshot)
@@ -127,7 +136,10 @@ class Networks:
         return chain(keys, keys_for_isolation(change, snapshot, self.options))
 
     def _network_plan(self, key: Key, snapshot: Snapshot) -> Plan:
-        """The plan of a network, or of its end once it is being deleted; empty if it is gone."""
+        """The plan of a network, or of its end once it is being deleted.
+
+        Empty if the Network is gone.
+        """
         network = snapshot.get(snapshot.local, Network, key.name)
         if network is None:
             return Plan()
@@ -138,7 +150,7 @@ class Networks:
     def _port_plan(self, key: Key, snapshot: Snapshot) -> Plan:
         """The plan of a pod's port in the network that its labels name.
 
-        Empty without the pod or the network, which deletes the port.
+        Empty, which deletes the port, without the pod, its network, or a provider that makes ports.
         """
         pod = snapshot.get(snapshot.local, Pod, key.name, key.namespace)
         network = member_network(pod, snapshot) if pod is not None else None
@@ -148,7 +160,7 @@ class Networks:
     def _service_plan(self, key: Key, snapshot: Snapshot) -> Plan:
         """The provider's objects for a Service; with ipam External the request to confirm it.
 
-        Empty without the Service or its network.
+        Empty without the Service or its network, or if neither applies.
         """
         service = snapshot.get(snapshot.local, Service, key.name, key.namespace)
         network = member_network(service, snapshot) if service is not None else None
@@ -158,7 +170,10 @@ class Networks:
         return plan_service(service, network, provider, snapshot)
 
     def _admission_policies(self, snapshot: Snapshot) -> Plan:
-        """The ValidatingAdmissionPolicies and bindings; none, if not served or without tenants."""
+        """The ValidatingAdmissionPolicies and their bindings for all tenants and networks.
+
+        None if the kind is not served, or without any Tenant.
+        """
         if not is_served(ValidatingAdmissionPolicy, snapshot) or not any(
             snapshot.all(snapshot.local, Tenant)
         ):
@@ -175,7 +190,8 @@ class Networks:
 
         Of a Tenant it and its networks; of a Network what depends on it, and all in it if it
         appears or goes; of Namespaces, pods, Services, slices, ServiceCIDRs and peerings what they
-        belong to. A NetworkPort counts only if it goes.
+        belong to. The first two also concern the admission policies. A NetworkPort counts only if
+        it goes.
         """
         obj = change.object
         meta = obj.metadata
@@ -205,8 +221,8 @@ class Networks:
     def _keys_for_members(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
         """Keys for a pod, Service or slice in a network, by its labels before and after.
 
-        All networks and isolated namespaces for the API server's Service; all networks for that of
-        the shared DNS.
+        For the Service or slices of the API server all networks and isolated namespaces; for those
+        of the shared DNS all networks.
         """
         for version in (change.before, change.after):
             if version is None:
@@ -231,10 +247,11 @@ class Networks:
             yield from self._keys_for_member(member, snapshot)
 
     def _keys_for_member(self, member: Object, snapshot: Snapshot) -> Iterator[Key]:
-        """Keys for a pod, Service or slice in a network: its port or Service, if it has a plan.
+        """Keys for a pod, Service or slice in a network: the pod's port, or the Service.
 
-        Also the network while it is deleted, and its addresses if the Service is gone; none if the
-        network does not exist.
+        These only if the network's provider makes ports, or load-balances or gives addresses to
+        Services. Also the network while it is being deleted, and its addresses if the Service is
+        gone; none if the network does not exist.
         """
         name = labels_network(member)
         network = snapshot.get(snapshot.local, Network, str(name))
@@ -269,7 +286,8 @@ class Networks:
     def _keys_for_network(self, network: Network, snapshot: Snapshot) -> Iterator[Key]:
         """Keys of a network, its tenant, the tenant's isolation, waiting pods and peerings.
 
-        Also the keys of all failed networks, and of the addresses that a provider holds for it.
+        The peerings are those that name it as peer. Also the keys of all failed networks, and of
+        the addresses that a provider, if there is one to ask, holds for it.
         """
         yield Key("network", network.metadata.name)
         if has_provider(network, self.options):
@@ -285,7 +303,7 @@ class Networks:
     def _keys_for_range(self, cidr: ServiceCIDR, snapshot: Snapshot) -> Iterator[Key]:
         """Keys for a ServiceCIDR: the admission policies, and the network in its label.
 
-        Without a label, all failed networks.
+        For one without the label of a network all failed networks.
         """
         yield GUARDS_KEY
         owner = cidr.metadata.labels.get(RANGE_OF)
@@ -320,15 +338,16 @@ class Networks:
             yield from self._keys_for_network(network, snapshot)
 
     def _isolation_keys(self, tenant: str, snapshot: Snapshot) -> Iterator[Key]:
-        """An isolation key for each namespace of a tenant."""
+        """An isolation key for each namespace of a tenant that is not terminating."""
         for namespace in tenant_namespaces(tenant, snapshot):
             yield Key("isolation", namespace.metadata.name)
 
     def _keys_for_namespace(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
         """Keys of a namespace's tenants before and after, and of all that depends on these.
 
-        That is their networks, its isolation and the admission policies; with another tenant also
-        its pods and Services. None without a tenant.
+        That is their networks, the namespace's isolation and the admission policies; if its tenant
+        changes, or it appears or goes, also its pods and Services in networks. None for a namespace
+        without a tenant before and after.
         """
         name = change.object.metadata.name
         versions = (change.before, change.after)

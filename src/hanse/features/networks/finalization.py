@@ -39,7 +39,10 @@ from hanse.model.snapshot import Snapshot
 
 
 def network_consumers(name: NetworkName, snapshot: Snapshot) -> list[Object]:
-    """Pods and Services of users in a network, by labels and namespace; without those of ours."""
+    """Pods and Services of users in a network, by their labels and their namespace's tenant.
+
+    Without the network's DNS pods, and Services of ours.
+    """
     pods = [
         p
         for p in snapshot.by(snapshot.local, PODS_BY_NETWORK, str(name))
@@ -58,8 +61,9 @@ def finalize_network(
 ) -> Plan:
     """Wait until the network is unused, delete its objects, then remove the finalizer.
 
-    While users' pods or Services remain, its objects stay; the status says what is waited for. An
-    empty plan without our finalizer.
+    While users' pods or Services remain its objects stay; once none did, later ones do not count.
+    The status says what is waited for. The finalizer goes when all objects are gone, also at the
+    provider, which has taken its addresses back. An empty plan without our finalizer.
     """
     if FINALIZER not in network.metadata.finalizers:
         return Plan()
@@ -94,7 +98,11 @@ def finalize_network(
 
 
 def _removal_message(network: Network, remaining: list[Object], snapshot: Snapshot) -> str:
-    """The message about remaining objects; if only ServiceCIDRs are left, with who blocks them."""
+    """The message about remaining objects of a network that is being removed.
+
+    If only ServiceCIDRs are left, also which Services outside of the network have addresses in
+    them, if any.
+    """
     message = f"removing {summarize_objects(remaining)}"
     if not all(isinstance(item, ServiceCIDR) for item in remaining):
         return message
@@ -118,7 +126,7 @@ def _removal_message(network: Network, remaining: list[Object], snapshot: Snapsh
 
 
 def _remaining_objects(network: Network, snapshot: Snapshot) -> Iterator[Object]:
-    """The network's own Services, DNS pods and ServiceCIDRs that still exist."""
+    """The network's own Services, DNS pods and ServiceCIDRs that still exist, in this order."""
     name = parse_network_name(network.metadata.name)
     for service in snapshot.by(snapshot.local, SERVICES_BY_NETWORK, str(name)):
         if is_managed(service.metadata.labels) and is_in_tenant(service, name, snapshot):
@@ -134,7 +142,10 @@ def _remaining_objects(network: Network, snapshot: Snapshot) -> Iterator[Object]
 def _terminating_patch(
     network: Network, message: str, drained: Condition, snapshot: Snapshot
 ) -> Patch:
-    """The status patch of a network that ends: phase Terminating, conditions Ready and Drained."""
+    """The status patch of a network that ends: phase Terminating, conditions Ready and Drained.
+
+    Ready is False with the message; `drained` is the latter condition.
+    """
     ready = condition("Ready", False, "Terminating", message)
     status: Wire = {
         "phase": "Terminating",

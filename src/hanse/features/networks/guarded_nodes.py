@@ -33,9 +33,11 @@ class Isolation(Enum):
 
 
 def isolated_by(snapshot: Snapshot, options: NetworksOptions) -> Isolation:
-    """What isolates networks: ClusterNetworkPolicies, guards on all nodes, else NetworkPolicies.
+    """What isolates networks: ClusterNetworkPolicies, guards on all nodes, or NetworkPolicies.
 
-    UNDECIDED while Nodes or Leases are not listed, or the state of a guard is not known.
+    The first if their option is set and the kind is served; guards if theirs is set and every node
+    has one; else, and without nodes, NetworkPolicies. With the option of guards UNDECIDED while
+    Nodes or Leases are not listed, or no node lacks a guard, but the state of one is not known.
     """
     if options.admin_policies and is_served(ClusterNetworkPolicy, snapshot):
         return Isolation.ADMIN_POLICIES
@@ -51,10 +53,10 @@ def isolated_by(snapshot: Snapshot, options: NetworksOptions) -> Isolation:
 
 
 def guard_state(node: Node, snapshot: Snapshot) -> HolderState:
-    """Whether the rules of a guard hold on a node; SILENT if it has none, or not since its boot.
+    """Whether the rules of a guard hold on a node: READY or SILENT by the renewals of its Lease.
 
-    READY, too, for a node that cannot run pods of tenants yet; UNKNOWN while nothing is known of
-    the renewals of its Lease.
+    Without a Lease of the node's present boot SILENT, but READY if the node was never ready and has
+    no tenants' pods. UNKNOWN while nothing is known of the renewals.
     """
     name = node.metadata.name
     lease = snapshot.get(snapshot.local, Lease, name, GUARDS_NAMESPACE)
@@ -67,9 +69,10 @@ def guard_state(node: Node, snapshot: Snapshot) -> HolderState:
 
 
 def unguarded_nodes(nodes: Iterable[Node], leases: Iterable[Lease], now: datetime) -> list[str]:
-    """The names of nodes without a guard, to somebody who reads Nodes and Leases once.
+    """The sorted names of nodes without a guard, to somebody who reads Nodes and Leases once.
 
-    A Lease that was not renewed in time, by the API server's clock and ours, does not count.
+    A Lease counts only if it is of the node's present boot, and was renewed within its duration and
+    10 seconds of grace, by the API server's clock.
     """
     held = {lease.metadata.name: lease for lease in leases}
     return sorted(
@@ -82,13 +85,20 @@ def unguarded_nodes(nodes: Iterable[Node], leases: Iterable[Lease], now: datetim
 
 
 def _is_of_boot(lease: Lease, node: Node) -> bool:
-    """Whether the holder of a guard's Lease is the present boot of the node."""
+    """Whether the holder of a guard's Lease is the present boot of the node.
+
+    False if the node has no boot id.
+    """
     boot = node.status.node_info.boot_id
     return bool(boot) and lease.spec.holder_identity == boot
 
 
 def concerns_guards(before: Object | None, after: Object | None) -> bool:
-    """Whether a change of a Node or Lease may affect `isolated_by`; True if it appears or goes."""
+    """Whether a change of a Node or Lease may affect `isolated_by`.
+
+    Of an updated Node only its boot and whether it was ever ready do, of an updated Lease its
+    holder. True if one appears or goes.
+    """
     match before, after:
         case Node(), Node():
             boots = {one.status.node_info.boot_id for one in (before, after)}
@@ -100,18 +110,21 @@ def concerns_guards(before: Object | None, after: Object | None) -> bool:
 
 
 def runs_on_new_node(pods: Iterable[Pod], snapshot: Snapshot) -> bool:
-    """Whether one of the pods is bound to a node that was never ready."""
+    """Whether one of the pods is bound to a known node that was never ready."""
     nodes = (snapshot.get(snapshot.local, Node, pod.spec.node_name) for pod in pods)
     return any(node is not None and _is_new(node) for node in nodes)
 
 
 def _is_empty(node: Node, snapshot: Snapshot) -> bool:
-    """Whether a node was never ready, and no pod of a tenant is bound to it."""
+    """Whether a node was never ready, and no pod in a network is bound to it."""
     return _is_new(node) and not any(snapshot.by(snapshot.local, PODS_BY_NODE, node.metadata.name))
 
 
 def _is_new(node: Node) -> bool:
-    """Whether a node's Ready condition has been False since the node was registered."""
+    """Whether a node's Ready condition has been False since the node was registered.
+
+    That is: the node was never ready. False if the times are not known.
+    """
     created = node.metadata.creation_timestamp
     return created is not None and any(
         one.type == "Ready"

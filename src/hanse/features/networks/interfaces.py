@@ -34,9 +34,10 @@ class InvalidInterface(ValueError):
 
 
 def parse_interface(annotations: dict[str, str]) -> InterfaceRequest:
-    """The interface that the nic annotation requests, empty without one.
+    """The interface that the nic annotation requests; all its fields are empty without one.
 
-    Raises `InvalidInterface` if it is no such JSON, or has an invalid interface name or address.
+    Raises `InvalidInterface` if it is no such JSON, has other fields, or an invalid interface name
+    or address.
     """
     text = annotations.get(NIC)
     if text is None:
@@ -59,10 +60,11 @@ def parse_interface(annotations: dict[str, str]) -> InterfaceRequest:
 
 
 def candidate_subnets(network: Network, nic: InterfaceRequest) -> tuple[Subnet, ...]:
-    """The subnets that match a request; raises `InvalidInterface` if there are none.
+    """The subnets of a network, or its default one, that match the subnet and address of a request.
 
-    Also if the requested address is the network or broadcast address of the first of them. A
-    network without subnets has the default one.
+    All if it names neither; a subnet is named by its name or by a CIDR within. Raises
+    `InvalidInterface` if none matches, or the address is the network or broadcast address of the
+    first that does.
     """
     subnets: tuple[Subnet, ...] = network.spec.subnets or (DEFAULT_SUBNET,)
     names = ", ".join(f"{s.name} ({s.cidr})" for s in subnets) or "none"
@@ -102,7 +104,10 @@ def requested_range(subnet: Subnet, nic: InterfaceRequest) -> Range | None:
 
 
 def reject_gateway(nic: InterfaceRequest, subnet: Subnet) -> None:
-    """Raise `InvalidInterface` if the requested address is the subnet's gateway."""
+    """Raise `InvalidInterface` if the requested address is the subnet's gateway.
+
+    Nothing happens without a requested address, or if the subnet's CIDR is invalid.
+    """
     range_ = parse_range(subnet.cidr)
     if nic.ip and range_ is not None and parse_address(nic.ip) == gateway_address(range_):
         raise InvalidInterface(
@@ -112,7 +117,10 @@ def reject_gateway(nic: InterfaceRequest, subnet: Subnet) -> None:
 
 
 def _reject_network_and_broadcast(nic: InterfaceRequest, subnet: Subnet) -> None:
-    """Raise `InvalidInterface` if the address is the network or broadcast address."""
+    """Raise `InvalidInterface` for a subnet's network address, or its IPv4 broadcast address.
+
+    That is by `nic.ip`; other addresses, invalid ones and an invalid CIDR pass.
+    """
     address, range_ = parse_address(nic.ip), parse_range(subnet.cidr)
     if address is not None and range_ is not None and is_network_or_broadcast(address, (range_,)):
         raise InvalidInterface(
@@ -122,7 +130,7 @@ def _reject_network_and_broadcast(nic: InterfaceRequest, subnet: Subnet) -> None
 
 
 def _is_cidr_within(text: str, cidr: str) -> bool:
-    """Whether a text is a CIDR within a subnet."""
+    """Whether a text is a CIDR within a subnet or equal to it; False if one of both is invalid."""
     own = parse_range(cidr)
     try:
         requested = ip_network(text)
@@ -132,7 +140,10 @@ def _is_cidr_within(text: str, cidr: str) -> bool:
 
 
 def parse_cni_args(text: str) -> dict[str, str]:
-    """Parse `key=value` pairs separated by semicolons; raises ValueError if one is invalid."""
+    """Parse `key=value` pairs separated by semicolons; the last value of a key counts.
+
+    Raises ValueError for a key that is not of ASCII letters and digits, or a value with `=`.
+    """
     pairs: dict[str, str] = {}
     for part in text.split(";") if text else ():
         key, equals, value = part.partition("=")
@@ -143,7 +154,10 @@ def parse_cni_args(text: str) -> dict[str, str]:
 
 
 def format_cni_args(pairs: dict[str, str]) -> str:
-    """Format pairs as CNI_ARGS; raises ValueError for invalid keys or values."""
+    """Format pairs as CNI_ARGS, in their order: `key=value;key=value`.
+
+    Raises ValueError for a key that is not of ASCII letters and digits, or a value with `;` or `=`.
+    """
     for key, value in pairs.items():
         if not (key.isalnum() and key.isascii()) or set(value) & {";", "="}:
             raise ValueError(f"{key}={value} cannot be a CNI argument")

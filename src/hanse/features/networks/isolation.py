@@ -76,10 +76,10 @@ class IsolationInputs(Struct, frozen=True):
 
 
 def isolation_policies(namespace: str, inputs: IsolationInputs) -> Iterator[NetworkPolicy]:
-    """The NetworkPolicies of a namespace: deny all, then allow traffic by network.
+    """The NetworkPolicies of a namespace: one denies all, the others allow traffic by network.
 
     Allowed are pods of the network and its peers, its DNS, the API servers and what the platform
-    allows; in the DNS namespace also what DNS servers need.
+    allows; in a network's DNS namespace also what its DNS servers need.
     """
     yield _network_policy(namespace, DENY, LabelSelector(), ("Ingress", "Egress"), {})
     for network in inputs.networks:
@@ -101,7 +101,7 @@ def isolation_policies(namespace: str, inputs: IsolationInputs) -> Iterator[Netw
 
 
 def policy_name(network: str) -> str:
-    """The name of a network's policy in each namespace of its tenant."""
+    """The name of a network's policy in each namespace of its tenant: `hanse-network.NETWORK`."""
     return f"hanse-network.{network}"
 
 
@@ -116,7 +116,10 @@ def _pod_selectors(network: str) -> Iterator[tuple[str, LabelSelector]]:
 
 
 def network_peers(name: NetworkName) -> tuple[PolicyPeer, ...]:
-    """The pods of a network as policy peers: namespace and pod selector in one peer."""
+    """The pods of a network as policy peers: namespace and pod selector in one peer.
+
+    For the default network a second peer has the pods without a network label.
+    """
     tenants = LabelSelector(match_labels={TENANT: name.tenant})
     return tuple(
         PolicyPeer(namespace_selector=tenants, pod_selector=pod_selector)
@@ -162,14 +165,14 @@ def _network_rules(
 
 
 def _access_ports(access: Access) -> tuple[PolicyPort, ...]:
-    """The ports of an access, as ports of a NetworkPolicy."""
+    """The ports of an access, as ports of a NetworkPolicy; empty if the access is to all ports."""
     return tuple(PolicyPort(protocol=PROTOCOLS[one], port=port) for one, port in access.ports)
 
 
 def _access_peers(access: Access, inputs: IsolationInputs) -> tuple[PolicyPeer, ...]:
     """The peers that an access names: a namespace without tenant, all nodes, or a range.
 
-    Of a range only what is outside of the cluster; none if nothing is.
+    Of a range only what is outside of the cluster; none if nothing is. One peer for each node.
     """
     if access.namespace:
         selector = LabelSelector(
@@ -183,7 +186,10 @@ def _access_peers(access: Access, inputs: IsolationInputs) -> tuple[PolicyPeer, 
 
 
 def _outside_block(text: str, inside: Iterable[str]) -> IPBlock | None:
-    """A range without those inside the cluster; None if one of these has all of it."""
+    """A range as IP block, with exceptions for those inside the cluster that overlap it.
+
+    None if one of these has all of it.
+    """
     whole = ip_network(text)
     parts = [one for one in map(ip_network, inside) if one.version == whole.version]
     if any(overlaps(whole, one) and one.prefixlen <= whole.prefixlen for one in parts):
@@ -193,7 +199,7 @@ def _outside_block(text: str, inside: Iterable[str]) -> IPBlock | None:
 
 
 def _apiserver_rules(endpoints: Sequence[tuple[str, int]]) -> Iterator[EgressPolicyRule]:
-    """Egress rules to the API servers, grouped by port."""
+    """Egress rules to the API servers by TCP, one for each port, sorted by port."""
     ports: dict[int, list[str]] = {}
     for address, port in endpoints:
         ports.setdefault(port, []).append(address)
@@ -203,14 +209,17 @@ def _apiserver_rules(endpoints: Sequence[tuple[str, int]]) -> Iterator[EgressPol
 
 
 def _host(address: str) -> str:
-    """The range of one address."""
+    """The CIDR of one address: `/32`, or `/128` for IPv6."""
     return f"{address}/{128 if ':' in address else 32}"
 
 
 def _dns_policy(
     name: NetworkName, inputs: IsolationInputs, labels: dict[str, str]
 ) -> NetworkPolicy:
-    """The policy of a network's DNS pods: queries in, upstream queries and API reads out."""
+    """The policy of a network's DNS pods: queries of its own pods in, and traffic out.
+
+    Out are the API servers, and port 53 of any address.
+    """
     pod_selector = LabelSelector(match_labels={TENANT: name.tenant, DNS: name.network})
     egress = (*_apiserver_rules(inputs.apiservers), EgressPolicyRule(ports=DNS_PORTS))
     ingress = (IngressPolicyRule(from_=network_peers(name), ports=DNS_PORTS),)
@@ -235,7 +244,10 @@ def _network_policy(
     ingress: tuple[IngressPolicyRule, ...] = (),
     egress: tuple[EgressPolicyRule, ...] = (),
 ) -> NetworkPolicy:
-    """A NetworkPolicy with these selectors, types and rules."""
+    """A NetworkPolicy with these selectors, types and rules.
+
+    Without rules a type denies all of its direction.
+    """
     return NetworkPolicy(
         metadata=Meta(name=name, namespace=namespace, labels=labels),
         spec=NetworkPolicySpec(
@@ -255,8 +267,8 @@ def cluster_network_policies(
 ) -> Iterator[ClusterNetworkPolicy]:
     """The ClusterNetworkPolicies of a network that deny traffic with all namespaces of tenants.
 
-    Traffic within the network and with its peers is passed on to NetworkPolicies. The default
-    network has two, as a subject cannot mean labelled and unlabelled pods.
+    Traffic within the network and with its peers has action Pass, so that NetworkPolicies decide.
+    The default network has two, as a subject cannot mean labelled and unlabelled pods.
     """
     passed = [pods for one in (name, *peers) for pods in _network_pods(one)]
     labels = {TENANT: name.tenant, NETWORK: name.network}
@@ -265,15 +277,18 @@ def cluster_network_policies(
 
 
 def cluster_policy_names(name: NetworkName) -> list[str]:
-    """The names of the ClusterNetworkPolicies of a network, which no other network can have."""
+    """The names of the ClusterNetworkPolicies of a network, which no other network can have.
+
+    Two for the default network, else one.
+    """
     marks = ("", ".unlabelled") if name.network == DEFAULT else ("",)
     return [shorten_name(f"{FEATURE_DOMAIN}{mark}-{name}", 253) for mark in marks]
 
 
 def namespace_cluster_policy(namespace: str, tenant: str) -> ClusterNetworkPolicy:
-    """The ClusterNetworkPolicy of a namespace: it denies what no network of the tenant passes on.
+    """The ClusterNetworkPolicy of a namespace: it denies traffic with all namespaces of tenants.
 
-    So pods that are in no network reach no namespace of tenants.
+    It comes after those of networks, so it is for pods that are in no network.
     """
     subject: Wire = {"namespaces": {"matchLabels": {NAMESPACE_NAME: namespace}}}
     name = namespace_policy_name(namespace)
@@ -281,14 +296,20 @@ def namespace_cluster_policy(namespace: str, tenant: str) -> ClusterNetworkPolic
 
 
 def namespace_policy_name(namespace: str) -> str:
-    """The name of a namespace's ClusterNetworkPolicy; those of networks have one more dot."""
+    """The name of a namespace's ClusterNetworkPolicy: `networks.hanse.dev-NAMESPACE`.
+
+    Those of networks have one more dot.
+    """
     return f"{FEATURE_DOMAIN}-{namespace}"
 
 
 def _cluster_network_policy(
     name: str, labels: dict[str, str], priority: int, subject: Wire, passed: Sequence[Wire]
 ) -> ClusterNetworkPolicy:
-    """A ClusterNetworkPolicy that passes some peers on and denies all namespaces of tenants."""
+    """A ClusterNetworkPolicy of the Admin tier, for both directions.
+
+    It passes the peers `passed` on to NetworkPolicies, and denies all other namespaces of tenants.
+    """
     return ClusterNetworkPolicy(
         metadata=Meta(name=name, labels=labels),
         spec=ClusterNetworkPolicySpec(
@@ -302,7 +323,10 @@ def _cluster_network_policy(
 
 
 def _tenant_rules(side: Literal["from", "to"], passed: Sequence[Wire]) -> Iterator[Wire]:
-    """Rules that pass some peers on and deny all other namespaces of tenants."""
+    """Rules with action Pass for some peers, at most 25 in each, then one that denies.
+
+    That denies all namespaces of tenants; `side` is the field of the peers.
+    """
     for first in range(0, len(passed), MAX_PEERS):
         within = [*passed[first : first + MAX_PEERS]]
         yield {"name": "within", "action": "Pass", side: within}

@@ -63,10 +63,10 @@ from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
 
 
 def plan_isolation(key: Key, snapshot: Snapshot, options: NetworksOptions) -> Plan:
-    """The policies of a tenant's namespace, if these isolate networks; else none.
+    """The NetworkPolicies or ClusterNetworkPolicy of a tenant's namespace, whichever isolates.
 
-    Everything stays while it is undecided what isolates, and NetworkPolicies until the tenant's
-    ClusterNetworkPolicies are there; none without tenant or while terminating.
+    Empty where guards do, without tenant, and while terminating. All is kept while it is undecided
+    what isolates, and NetworkPolicies until the tenant's ClusterNetworkPolicies are there.
     """
     tenant = namespace_tenant(key.name, snapshot)
     namespace = snapshot.get(snapshot.local, Namespace, key.name)
@@ -86,7 +86,10 @@ def plan_isolation(key: Key, snapshot: Snapshot, options: NetworksOptions) -> Pl
 
 
 def _needed_policies(namespace: str, tenant: str, snapshot: Snapshot) -> Iterator[ClusterObjectRef]:
-    """Our NetworkPolicies in a namespace, while a ClusterNetworkPolicy of its tenant is missing."""
+    """Our NetworkPolicies in a namespace, while a ClusterNetworkPolicy of its tenant is missing.
+
+    None once all are there, those of drained networks aside.
+    """
     networks = (n for n in tenant_networks(tenant, snapshot) if not is_drained(n))
     names = [parse_network_name(n.metadata.name) for n in networks]
     if _has_cluster_policies(tenant, names, snapshot):
@@ -101,7 +104,8 @@ def isolated_condition(
 ) -> tuple[Condition, ...]:
     """The condition Isolated, with what isolates the network; empty while that is undecided.
 
-    False while its policies are missing; a new network has no condition until they exist.
+    False while its policies are missing, but a new network has no condition until they exist. Where
+    not all nodes have the guard that the options want, it is True with reason GuardsMissing.
     """
     by = isolated_by(snapshot, options)
     if by is Isolation.UNDECIDED:
@@ -124,8 +128,9 @@ def keys_for_isolation(
 ) -> Iterator[Key]:
     """Keys of namespaces and networks for a change of what isolation depends on.
 
-    That is: nodes and their guards, NetworkAccesses, policies that appear or go, and pods with
-    addresses outside of their node's ranges.
+    That is: nodes and their guards (if the options want guards), nodes' addresses and ranges (if
+    there are NetworkAccesses), NetworkAccesses, policies that appear or go, and pods on nodes that
+    were never ready or with addresses outside of their node's ranges.
     """
     if isinstance(change, FactChange):
         fact = change.fact
@@ -151,7 +156,7 @@ def keys_for_isolation(
 
 
 def _has_accesses(snapshot: Snapshot) -> bool:
-    """Whether there is any NetworkAccess."""
+    """Whether there is any NetworkAccess in the local cluster."""
     return any(snapshot.all(snapshot.local, NetworkAccess))
 
 
@@ -198,7 +203,7 @@ def _inputs(tenant: str, snapshot: Snapshot, options: NetworksOptions) -> Isolat
 
 
 def _merged(ranges: list[str]) -> tuple[str, ...]:
-    """Ranges and addresses, merged into as few ranges as possible."""
+    """Ranges and addresses, merged into as few ranges as possible, IPv4 first."""
     parsed = [ip_network(one) for one in ranges]
     four = collapse_addresses(one for one in parsed if isinstance(one, IPv4Network))
     six = collapse_addresses(one for one in parsed if isinstance(one, IPv6Network))
@@ -206,7 +211,10 @@ def _merged(ranges: list[str]) -> tuple[str, ...]:
 
 
 def _has_known_addresses(name: NetworkName, snapshot: Snapshot) -> bool:
-    """Whether all addresses of a network's pods are in their nodes' pod ranges."""
+    """Whether all addresses of a network's pods are in their nodes' pod ranges.
+
+    True without pods; pods without addresses do not count.
+    """
     pods = snapshot.by(snapshot.local, PODS_BY_NETWORK, str(name))
     return not any(
         is_in_tenant(pod, name, snapshot) and _is_outside_node_ranges(pod, snapshot) for pod in pods
@@ -226,7 +234,10 @@ def _is_outside_node_ranges(pod: Pod, snapshot: Snapshot) -> bool:
 
 
 def _is_isolated_by_policies(network: Network, by: Isolation, snapshot: Snapshot) -> bool:
-    """Whether the policies that isolate a network are there: NetworkPolicies or those of admins."""
+    """Whether the policies that isolate a network are there.
+
+    ClusterNetworkPolicies if `by` says so, else NetworkPolicies.
+    """
     name = parse_network_name(network.metadata.name)
     if by is Isolation.ADMIN_POLICIES:
         return _has_cluster_policies(name.tenant, [name], snapshot)
@@ -234,7 +245,10 @@ def _is_isolated_by_policies(network: Network, by: Isolation, snapshot: Snapshot
 
 
 def _has_cluster_policies(tenant: str, networks: Iterable[NetworkName], snapshot: Snapshot) -> bool:
-    """Whether networks of a tenant and all its namespaces have their ClusterNetworkPolicies."""
+    """Whether all ClusterNetworkPolicies of these networks and of all namespaces of a tenant exist.
+
+    Only their names are compared.
+    """
     names = [policy for network in networks for policy in cluster_policy_names(network)]
     spaces = tenant_namespaces(tenant, snapshot)
     names += [namespace_policy_name(namespace.metadata.name) for namespace in spaces]
@@ -242,7 +256,10 @@ def _has_cluster_policies(tenant: str, networks: Iterable[NetworkName], snapshot
 
 
 def _has_policies(name: NetworkName, snapshot: Snapshot) -> bool:
-    """Whether the NetworkPolicies of a network are in all namespaces of its tenant."""
+    """Whether all namespaces of a network's tenant have its NetworkPolicy, and the one that denies.
+
+    Only their names are compared; True without namespaces.
+    """
     return all(
         snapshot.get(snapshot.local, NetworkPolicy, policy, namespace.metadata.name) is not None
         for namespace in tenant_namespaces(name.tenant, snapshot)
@@ -251,7 +268,10 @@ def _has_policies(name: NetworkName, snapshot: Snapshot) -> bool:
 
 
 def _keys_for_policy(policy: NetworkPolicy, snapshot: Snapshot) -> Iterator[Key]:
-    """The networks whose condition Isolated depends on a policy; all of the tenant for DENY."""
+    """The networks whose condition Isolated depends on a policy, by its name and label.
+
+    All of the tenant for the policy `DENY`; none for other policies, and outside of tenants.
+    """
     meta = policy.metadata
     tenant = namespace_tenant(meta.namespace, snapshot)
     if tenant and meta.name == DENY:
@@ -262,7 +282,10 @@ def _keys_for_policy(policy: NetworkPolicy, snapshot: Snapshot) -> Iterator[Key]
 
 
 def _keys_for_cluster_policy(policy: ClusterNetworkPolicy, snapshot: Snapshot) -> Iterator[Key]:
-    """The networks and namespaces of the tenant that a ClusterNetworkPolicy's label names."""
+    """The keys of all networks and namespaces of the tenant in a ClusterNetworkPolicy's label.
+
+    None without the label.
+    """
     tenant = policy.metadata.labels.get(TENANT, "")
     for network in tenant_networks(tenant, snapshot):
         yield Key("network", network.metadata.name)
@@ -273,10 +296,10 @@ def _keys_for_cluster_policy(policy: ClusterNetworkPolicy, snapshot: Snapshot) -
 def _keys_for_pod(
     change: ObjectChange, snapshot: Snapshot, options: NetworksOptions
 ) -> Iterator[Key]:
-    """All keys for a pod on a node that was never ready, if guards are used.
+    """All isolation keys for a pod on a node that was never ready, if guards are wanted.
 
-    Those of its tenant's namespaces, if it has an address outside of its node's ranges and there
-    are accesses. None for a pod whose node and addresses are unchanged.
+    If the pod has an address outside of its node's ranges, and there are NetworkAccesses, those of
+    its tenant's namespaces. None for a pod whose node and addresses are unchanged.
     """
     before = change.before if isinstance(change.before, Pod) else None
     after = change.after if isinstance(change.after, Pod) else None

@@ -66,7 +66,10 @@ class KubeOvnProvider:
     )
 
     def check(self, network: Network, annotations: dict[str, str], snapshot: Snapshot) -> None:  # noqa: ARG002 - the contract
-        """Raise `InvalidInterface` for an interface that kube-ovn cannot give."""
+        """Raise `InvalidInterface` if the interface is invalid or fits no subnet.
+
+        Also if it requests a gateway's address, or a part of a subnet without an address.
+        """
         _parse_supported_interface(network, annotations)
 
     def provision(self, network: Network, snapshot: Snapshot) -> ProvisionResult:
@@ -103,10 +106,11 @@ class KubeOvnProvider:
         return ProvisionResult("Pending", f"kube-ovn removes {vpc}", gone=not remaining)
 
     def port(self, pod: Pod, network: Network, snapshot: Snapshot) -> PortPlan:
-        """Pod annotations with the Subnet and the requested address, without objects.
+        """Ready with the annotations of Subnet and requested address for the pod; no objects.
 
-        Not ready while kube-ovn is not served; a pod that has its annotations keeps them then.
-        Raises `InvalidInterface` as `check` does.
+        While the Subnets are not listed, as without kube-ovn, not ready, with a message only if the
+        pod waits; a pod that has its annotations keeps them. Raises `InvalidInterface` as `check`
+        does.
         """
         nic, subnet = _parse_supported_interface(network, pod.metadata.annotations)
         if not snapshot.listed(snapshot.local, OvnSubnet):  # the Subnet's name is not known
@@ -123,7 +127,10 @@ class KubeOvnProvider:
         network: Network,
         snapshot: Snapshot,
     ) -> tuple[Object, ...]:
-        """One SwitchLBRule for each distinct set of ready endpoints; none for ports without any."""
+        """One SwitchLBRule for each distinct set of ready endpoints, with the ports that have it.
+
+        None for ports without ready endpoints.
+        """
         rules: dict[tuple[str, ...], list[PortBackends]] = {}
         for backend in backends:
             if backend.addresses:
@@ -142,9 +149,10 @@ class KubeOvnProvider:
 def _parse_supported_interface(
     network: Network, annotations: dict[str, str]
 ) -> tuple[InterfaceRequest, Subnet]:
-    """The requested interface and its subnet; raises `InvalidInterface` if not supported.
+    """The requested interface and the first subnet that matches it.
 
-    That is a gateway's address, or a part of a subnet without an address.
+    Raises `InvalidInterface` if it is invalid or none matches, and for a gateway's address, or a
+    part of a subnet without an address.
     """
     nic = parse_interface(annotations)
     subnet = candidate_subnets(network, nic)[0]
@@ -160,7 +168,10 @@ def _parse_supported_interface(
 def _load_balancer_rule(
     service: Service, name: str, endpoints: tuple[str, ...], port_backends: list[PortBackends]
 ) -> SwitchLBRule:
-    """The SwitchLBRule of a Service for one set of endpoints."""
+    """The SwitchLBRule of a Service for one set of endpoints.
+
+    It has the Service's cluster IP, and its ClientIP affinity.
+    """
     affinity = "ClientIP" if service.spec.session_affinity == "ClientIP" else ""
     return SwitchLBRule(
         metadata=Meta(name=name),
@@ -178,7 +189,7 @@ def _load_balancer_rule(
 
 
 def _desired_vpc(network: Network, snapshot: Snapshot) -> Vpc:
-    """The Vpc of a network, for all namespaces of its tenant."""
+    """The Vpc of a network, for all namespaces of its tenant that are not terminating."""
     tenant = parse_network_name(network.metadata.name).tenant
     namespaces = tuple(n.metadata.name for n in tenant_namespaces(tenant, snapshot))
     name = _vpc_name(network, snapshot)
@@ -186,20 +197,27 @@ def _desired_vpc(network: Network, snapshot: Snapshot) -> Vpc:
 
 
 def _vpc_name(network: Network, snapshot: Snapshot) -> str:
-    """The name of a network's Vpc: `TENANT-NETWORK`, as `_own_name` has it."""
+    """The name of a network's Vpc: that of the one it has, else `TENANT-NETWORK`.
+
+    With a hash instead if that is ambiguous, too long, or taken.
+    """
     return _own_name(Vpc, _network_key(network), _name_parts(network), snapshot)
 
 
 def _subnet_name(network: Network, subnet: Subnet, snapshot: Snapshot) -> str:
-    """The name of the kube-ovn Subnet: `TENANT-NETWORK-SUBNET`, as `_own_name` has it."""
+    """The name of the kube-ovn Subnet: that of the one it has, else `TENANT-NETWORK-SUBNET`.
+
+    With a hash instead if that is ambiguous, too long, or taken.
+    """
     parts = (*_name_parts(network), subnet.name)
     return _own_name(OvnSubnet, _network_key(network), parts, snapshot)
 
 
 def _rule_name(service: Service, network: Network, number: int, snapshot: Snapshot) -> str:
-    """The name of a Service's SwitchLBRule for one of its sets of endpoints.
+    """The name of a Service's SwitchLBRule for the set of endpoints with this number.
 
-    It is `TENANT-NETWORK-NAMESPACE-SERVICE-NUMBER`, as `_own_name` has it.
+    That of the one it has, else `TENANT-NETWORK-NAMESPACE-SERVICE-NUMBER`; with a hash instead if
+    that is ambiguous, too long, or taken.
     """
     meta = service.metadata
     parts = (*_name_parts(network), meta.namespace, meta.name, str(number))
@@ -208,7 +226,7 @@ def _rule_name(service: Service, network: Network, number: int, snapshot: Snapsh
 
 
 def provider_subnets(snapshot: Snapshot) -> Iterator[ProviderSubnets]:
-    """The names of the Subnets of all networks by kube-ovn."""
+    """Each network of type kube-ovn with the names of its Subnets, whether or not these exist."""
     for network in snapshot.all(snapshot.local, Network):
         if network.spec.type == KubeOvnProvider.name:
             subnets = network.spec.subnets or (DEFAULT_SUBNET,)
@@ -222,7 +240,7 @@ def _network_key(network: Network) -> Key:
 
 
 def _name_parts(network: Network) -> tuple[str, str]:
-    """The tenant and the short name of a network."""
+    """The tenant of a network, and its name within the tenant."""
     name = parse_network_name(network.metadata.name)
     return name.tenant, name.network
 
@@ -236,8 +254,8 @@ def _own_name(
 ) -> str:
     """The name of an object of a key: its parts with dashes, or with a hash if that is ambiguous.
 
-    It is ambiguous if a part has a dash, if it is too long, or if another owner has it. A name
-    that an object of this key has already stays.
+    It is ambiguous if a part has other characters than letters and digits, if it is too long, or if
+    another owner's object has it. A name that an object of this key has already stays.
     """
     plain = shorten_name("-".join(parts).replace(".", "-"), limit)
     unique = unique_name(*parts, most=limit)

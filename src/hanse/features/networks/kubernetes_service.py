@@ -24,7 +24,8 @@ SKIP_MIRROR = "endpointslice.kubernetes.io/skip-mirror"
 def kubernetes_service(name: NetworkName, address: str, snapshot: Snapshot) -> Service:
     """The network's `kubernetes` Service at an address, with the ports of `default/kubernetes`.
 
-    While that is not known, with https at 443.
+    While that Service is not in the snapshot, with https at 443. With an empty address the API
+    server allocates one.
     """
     own = snapshot.get(snapshot.local, Service, "kubernetes", "default")
     ports = own.spec.ports if own is not None else (ServicePort(name="https", port=443),)
@@ -33,14 +34,18 @@ def kubernetes_service(name: NetworkName, address: str, snapshot: Snapshot) -> S
 
 
 def kubernetes_slices(name: NetworkName, snapshot: Snapshot) -> Iterator[EndpointSlice]:
-    """Copies of the API servers' EndpointSlices for the network's Service."""
+    """Copies of the EndpointSlices of `default/kubernetes` for the network's `kubernetes` Service.
+
+    None while there are none of those.
+    """
     return copied_slices(apiserver_slices(snapshot), name, name.kubernetes, name.alias_namespace)
 
 
 def kubernetes_endpoints(name: NetworkName, snapshot: Snapshot) -> Endpoints:
     """The Endpoints of a network's `kubernetes` Service, with the addresses of the API servers.
 
-    They have the label by which the cluster makes no EndpointSlices of them.
+    It has a subset for each EndpointSlice of `default/kubernetes` that has endpoints, ready or not,
+    and the label `skip-mirror`, so that the cluster makes no EndpointSlices of it.
     """
     labels = {**network_labels(name), SKIP_MIRROR: "true"}
     subsets = tuple(

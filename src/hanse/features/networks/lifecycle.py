@@ -84,10 +84,11 @@ class NetworkPhase(Struct, frozen=True):
 def plan_network(
     network: Network, snapshot: Snapshot, options: NetworksOptions, provider: Provider
 ) -> Plan:
-    """The objects, status and questions of a network that lives; first its finalizer is added.
+    """The objects, status and questions of a network that lives; first only its finalizer is added.
 
-    Its phase is Failed by its faults, else the provider's until that is ready, else by what is
-    observed. Isolation in its tenant's namespaces is planned elsewhere.
+    Its phase is Failed if it has faults, though its objects are desired then, too. Else it is the
+    provider's, unless that is ready or has named ranges and DNS address; then it follows from what
+    is observed. Isolation in its tenant's namespaces is planned elsewhere.
     """
     if FINALIZER not in network.metadata.finalizers:
         return _add_finalizer(network, snapshot)
@@ -118,7 +119,8 @@ def _described(
 ) -> tuple[Network, tuple[Question, ...]]:
     """The network with ranges and DNS address of its provider in the status, and the question.
 
-    Unchanged, without a question, once both are known or if there is no provider to ask.
+    The object in the cluster is not written. Unchanged, without a question, once both are known or
+    if there is no provider to ask.
     """
     status = network.status
     known = bool(network.service_cidrs and status.dns_service_ip)
@@ -144,7 +146,10 @@ def _is_described(network: Network, options: NetworksOptions) -> bool:
 def _alias_question(
     network: Network, snapshot: Snapshot, options: NetworksOptions
 ) -> tuple[Question, ...]:
-    """The request for the address of the network's `kubernetes` Service, until it has one."""
+    """The request for the address of the network's `kubernetes` Service.
+
+    Empty once that Service exists, and without a provider to ask or ranges of the network.
+    """
     name = parse_network_name(network.metadata.name)
     current = snapshot.get(snapshot.local, Service, name.kubernetes, name.alias_namespace)
     if current is not None or not has_provider(network, options) or not network.service_cidrs:
@@ -153,7 +158,10 @@ def _alias_question(
 
 
 def address_pools(snapshot: Snapshot) -> Iterator[AddressPool]:
-    """The service ranges of all networks that have some, with their tenants' namespaces."""
+    """The service ranges of all networks that have ServiceCIDRs, with their tenants' namespaces.
+
+    Networks without such ranges are left out.
+    """
     for network in snapshot.all(snapshot.local, Network):
         if ranges := tuple(allocated_ranges(network, snapshot)):
             name = parse_network_name(network.metadata.name)
@@ -166,7 +174,8 @@ def desired_objects(
 ) -> Iterator[Desired]:
     """The ServiceCIDRs, DNS, `kubernetes` Service and, if used, ClusterNetworkPolicy of a network.
 
-    Services wait until the first ServiceCIDR is Ready, for their namespaces and addresses.
+    DNS and Service only in namespaces that exist, once the first ServiceCIDR, if any, is Ready, and
+    they have an address or the API server allocates it.
     """
     name = parse_network_name(network.metadata.name)
     pool = allocated_ranges(network, snapshot)
@@ -205,9 +214,10 @@ def _dns_objects(
     options: NetworksOptions,
     snapshot: Snapshot,
 ) -> Iterator[Desired]:
-    """The Service of a network's DNS and its servers, or shared endpoints; none without address.
+    """The Service of a network's DNS and its servers, or EndpointSlices of the shared servers.
 
-    A network that moves to the shared servers keeps its own until those answer.
+    None while its address is not known. A network that moves to the shared servers keeps its own
+    until those answer.
     """
     name = parse_network_name(network.metadata.name)
     address = dns_service_address(network, pool, snapshot)
@@ -226,10 +236,10 @@ def _dns_objects(
 
 
 def allocated_ranges(network: Network, snapshot: Snapshot) -> tuple[Range, ...]:
-    """The service ranges that a network has ServiceCIDRs for: all, if they are valid.
+    """The service ranges for which a network has or gets ServiceCIDRs: all, if they are valid.
 
-    Else those that overlap ServiceCIDRs which it has already. None with ipam Kubernetes, or if the
-    cluster does not serve ServiceCIDR.
+    If not, those that overlap ServiceCIDRs which it has already. None with ipam Kubernetes, or if
+    the cluster does not serve ServiceCIDR.
     """
     if ipam_mode(network) == "Kubernetes" or not is_served(ServiceCIDR, snapshot):
         return ()
@@ -264,9 +274,10 @@ def dns_service_address(
 def _service_address(
     service: str, namespace: str, pool: tuple[Range, ...], offset: int, snapshot: Snapshot
 ) -> str:
-    """The address of one of the network's own Services: the one that it has, if in the pool.
+    """The address for one of the network's own Services: the one that it has, if in the pool.
 
-    Else the reserved one of the pool; without a pool a free one of the cluster's, or empty.
+    Else the reserved one at `offset` of the pool's first range. Without a pool the one that it has,
+    a free one of the cluster, or empty.
     """
     current = snapshot.get(snapshot.local, Service, service, namespace)
     held_address = parse_address(current.spec.cluster_ip) if current is not None else None
@@ -279,7 +290,7 @@ def _service_address(
 
 
 def _is_ready(cidr: ServiceCIDR, snapshot: Snapshot) -> bool:
-    """Whether the API server reports the ServiceCIDR as Ready."""
+    """Whether the ServiceCIDR exists and has condition Ready=True."""
     current = snapshot.get(snapshot.local, ServiceCIDR, cidr.metadata.name)
     if current is None:
         return False
@@ -322,9 +333,9 @@ def desired_from_provider(objects: tuple[Object, ...], snapshot: Snapshot) -> It
 def _observed_phase(
     network: Network, desired: tuple[Desired, ...], snapshot: Snapshot
 ) -> NetworkPhase:
-    """The phase of a network whose provider is ready: Failed after a refused write.
+    """The phase of a network whose provider is ready: Failed after a write that people must mend.
 
-    Pending while ranges or the address of its DNS are missing; else Ready.
+    Pending while ranges (with ipam External) or the address of its DNS are missing; else Ready.
     """
     for item in desired:
         outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(item.where, object_ref(item.object)))
@@ -367,8 +378,8 @@ def _status_plan(
 ) -> Plan:
     """The plan with the desired objects, the status patch and Events of Ready.
 
-    The status also has the address of the DNS, and with ipam External the ranges as given. Requeued
-    soon while the phase is Unknown.
+    Ready is True in phase Ready alone. The status also has the address of the DNS, and with ipam
+    External the ranges as given. Requeued after 5 seconds while the phase is Unknown.
     """
     ref = ClusterObjectRef(snapshot.local, object_ref(network))
     ready = condition("Ready", state.phase == "Ready", state.reason, state.message)

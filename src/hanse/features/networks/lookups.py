@@ -28,7 +28,7 @@ def _network_key(obj: Object) -> Iterator[str]:
 
 
 def _tenant_key(obj: Object) -> Iterator[str]:
-    """Index key: the tenant label."""
+    """Index key: the tenant label; none if it is missing or empty."""
     if tenant := obj.metadata.labels.get(TENANT, ""):
         yield tenant
 
@@ -77,7 +77,10 @@ def namespace_tenant(namespace: str, snapshot: Snapshot) -> str:
 
 
 def is_in_tenant(member: Object, name: NetworkName, snapshot: Snapshot) -> bool:
-    """Whether an object is in a namespace of a network's tenant: labels alone prove nothing."""
+    """Whether an object's namespace has the tenant label of a network's tenant.
+
+    The object's own labels do not count.
+    """
     return namespace_tenant(member.metadata.namespace, snapshot) == name.tenant
 
 
@@ -109,47 +112,62 @@ def find_network(name: NetworkName, snapshot: Snapshot) -> Network | None:
 
 
 def labels_network(member: Object) -> NetworkName:
-    """The network of an object's labels, `default` without one; nothing is verified."""
+    """The network that an object's labels name; `default` without a network label.
+
+    Nothing is verified: the tenant is empty without its label, and the network need not exist.
+    """
     labels = member.metadata.labels
     return labelled_network(labels, labels.get(TENANT, ""))
 
 
 def member_network(member: Object, snapshot: Snapshot) -> Network | None:
-    """The Network that an object's labels name; None unless it is in a namespace of its tenant."""
+    """The Network that an object's labels name; None if there is none.
+
+    None, too, if the object's namespace is not one of that network's tenant.
+    """
     name = labels_network(member)
     return find_network(name, snapshot) if is_in_tenant(member, name, snapshot) else None
 
 
 def pod_network(pod: Pod, namespace: Namespace | None, snapshot: Snapshot) -> Network | None:
-    """The Network that a pod is in; None if it is in none that exists."""
+    """The Network that a pod is in, by its namespace's tenant and its network label.
+
+    None if there is no such Network, or the pod's tenant label is another's.
+    """
     name = network_of(pod, namespace, lambda n: find_network(n, snapshot) is not None)
     return find_network(name, snapshot) if name is not None else None
 
 
 def is_drained(network: Network) -> bool:
-    """Whether a network is being deleted and its condition Drained is True."""
+    """Whether a network is being deleted and its condition Drained is True; else False."""
     drained = find_condition(network.status.conditions, DRAINED)
     gone = network.metadata.deletion_timestamp is not None
     return gone and drained is not None and drained.status == "True"
 
 
 def needs_no_guard(network: Network) -> bool:
-    """Whether condition Isolated of a network is True by policies, not by guards."""
+    """Whether condition Isolated of a network is True by policies.
+
+    False if guards isolate it, or the condition is False or missing.
+    """
     found = find_condition(network.status.conditions, ISOLATED)
     return found is not None and found.status == "True" and found.reason != GUARDED
 
 
 def ipam_mode(network: Network) -> IPAM:
-    """Who allocates Service addresses: spec.service.ipam; by default Arktos, if it has cidrs.
+    """Who allocates Service addresses: spec.service.ipam.
 
-    Without cidrs the default is Kubernetes.
+    If that is empty, `Arktos` with spec.service.cidrs, and `Kubernetes` without.
     """
     service = network.spec.service
     return service.ipam or ("Arktos" if service.cidrs else "Kubernetes")
 
 
 def is_served(kind: type[Object], snapshot: Snapshot) -> bool:
-    """Whether the cluster serves a kind by discovery; while unknown, whether the kind is listed."""
+    """Whether the local cluster serves a kind, as discovery says.
+
+    While that is not known, whether the kind was listed.
+    """
     served = snapshot.serves(snapshot.local, kind)
     return served if served is not None else snapshot.listed(snapshot.local, kind)
 
@@ -161,7 +179,10 @@ def apiserver_slices(snapshot: Snapshot) -> list[EndpointSlice]:
 
 
 def apiserver_endpoints(snapshot: Snapshot) -> list[tuple[str, int]]:
-    """Address and port of every API server by EndpointSlices of `default/kubernetes`, sorted."""
+    """Address and port of every API server by EndpointSlices of `default/kubernetes`.
+
+    Sorted, each pair once, ready or not; ports without a number are left out.
+    """
     return sorted(
         {
             (address, port.port)
@@ -181,5 +202,5 @@ def _path(object_: Object) -> str:
 
 
 def summarize_objects(objects: Iterable[Object], limit: int = 3) -> str:
-    """A few objects by kind and name, and how many more there are."""
+    """The first `limit` objects as `Kind namespace/name`, sorted, and how many more there are."""
     return first_of(sorted(f"{type(o).kind.name} {_path(o)}" for o in objects), limit)

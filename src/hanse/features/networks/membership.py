@@ -26,7 +26,9 @@ def network_of(
 ) -> NetworkName | None:
     """The network of a pod, Service or slice; None if it is in no network that exists.
 
-    The tenant is the namespace's; labels of the object select one of its networks and nothing else.
+    The tenant is the namespace's; the object's network label selects one of its networks, `default`
+    without the label. None, too, if the namespace has no tenant, or the object's tenant label names
+    another.
     """
     tenant = tenant_of(namespace)
     if not tenant or member.metadata.labels.get(TENANT, tenant) != tenant:
@@ -42,6 +44,6 @@ def is_network_dns(pod: Pod, name: NetworkName) -> bool:
 
 
 def is_shared_dns(pod: Pod) -> bool:
-    """Whether a pod is one of the DNS server that networks share, in our own namespace."""
+    """Whether a pod is of the DNS server that networks share, by its namespace and app label."""
     meta = pod.metadata
     return meta.namespace == SYSTEM_NAMESPACE and meta.labels.get(APP) == SHARED_DNS

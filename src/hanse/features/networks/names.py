@@ -47,11 +47,15 @@ class NetworkName(Struct, frozen=True, order=True):
     network: str = DEFAULT
 
     def __str__(self) -> str:
+        """`<tenant>.<network>`, as the Network object is named."""
         return f"{self.tenant}.{self.network}"
 
     @property
     def alias_namespace(self) -> str:
-        """The namespace of the network's `kubernetes` Service: `<tenant>-default`."""
+        """The namespace of the network's `kubernetes` Service: `<tenant>-default`.
+
+        Shortened with a hash if it is too long.
+        """
         return namespace_name(self.tenant, "default")
 
     @property
@@ -61,18 +65,27 @@ class NetworkName(Struct, frozen=True, order=True):
 
     @property
     def kubernetes(self) -> str:
-        """The name of the network's `kubernetes` Service: `kubernetes-<network>`."""
+        """The name of the network's `kubernetes` Service: `kubernetes-<network>`.
+
+        Shortened with a hash if it is too long.
+        """
         return shorten_name(f"kubernetes-{self.network}")
 
     @property
     def kube_dns(self) -> str:
-        """The name of the network's DNS objects: `kube-dns-<network>`."""
+        """The name of the network's DNS objects: `kube-dns-<network>`.
+
+        Shortened with a hash if it is too long.
+        """
         return shorten_name(f"kube-dns-{self.network}")
 
 
 @lru_cache(maxsize=16384)
 def parse_network_name(name: str) -> NetworkName:
-    """Parse `<tenant>.<network>`; without a dot the network is empty."""
+    """Split `<tenant>.<network>` at its first dot; without a dot the network is empty.
+
+    Nothing is validated.
+    """
     tenant, _, network = name.partition(".")
     return NetworkName(tenant, network)
 
@@ -83,7 +96,10 @@ def namespace_name(tenant: str, short: str) -> str:
 
 
 def shorten_name(name: str, limit: int = MAX_NAME_LENGTH) -> str:
-    """The name, or if it is over the limit, its start with a hash of the whole."""
+    """The name; if it is longer than `limit`, its start with a dash and a hash of the whole name.
+
+    The result has at most `limit` characters.
+    """
     if len(name) <= limit:
         return name
     digest = blake2b(name.encode(), digest_size=DIGEST_LENGTH // 2).hexdigest()

@@ -34,14 +34,17 @@ class NetworksHook:
         self._feature = feature
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-        """Deny others than administrators of the cluster and the tenant, and invalid Networks."""
+        """Deny others than trusted users and administrators of the tenant, and invalid Networks.
+
+        May ask for a live read of the Tenant first.
+        """
         return evaluate(self._admit, review, snapshot)
 
     def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-        """Check the user, and the Network unless it ends or its spec is unchanged.
+        """Check the user, and the Network unless it is deleted or its spec is unchanged.
 
-        Our finalizer is ours and administrators' to remove: it keeps what running pods depend on.
-        Raises `ReadRequired` if the Tenant has to be read first, `RequestDenied` if that failed.
+        Only trusted users may remove our finalizer, which keeps what running pods depend on. Raises
+        `ReadRequired` if the Tenant has to be read first, `RequestDenied` if that failed.
         """
         if not is_trusted(review, self._feature.options):
             tenant = parse_network_name(review.name).tenant
@@ -76,7 +79,7 @@ class NetworksHook:
 
 
 def _finalizers(wire: Wire) -> set[str]:
-    """The finalizers of a wire object."""
+    """The finalizers of a wire object; empty if it has none."""
     return set((wire.get("metadata") or {}).get("finalizers") or ())
 
 
@@ -86,7 +89,10 @@ def _is_admin(review: AdmissionRequest, tenant: Tenant | None) -> bool:
 
 
 def _names_user(admin: TenantAdmin, review: AdmissionRequest) -> bool:
-    """Whether a tenant admin is the user of a request, or one of their groups."""
+    """Whether a tenant's administrator is the user of a request, by its kind.
+
+    A Group is if the user is in it; a ServiceAccount is its user name.
+    """
     match admin.kind:
         case "User":
             return review.user == admin.name
@@ -99,7 +105,8 @@ def _names_user(admin: TenantAdmin, review: AdmissionRequest) -> bool:
 def _forbidden_changes(network: Network, before: Wire, snapshot: Snapshot) -> Iterator[str]:
     """Messages for changes of immutable fields, and for removed ranges that Services still use.
 
-    Subnets and ipam may be set once. None for a new network, which has no spec before.
+    Immutable are type, tenant and vpcID, and once they are set subnets and ipam. None for a new
+    network, which has no spec before.
     """
     if not before:
         return
@@ -117,9 +124,9 @@ def _forbidden_changes(network: Network, before: Wire, snapshot: Snapshot) -> It
 
 
 def _range_holder(text: str, snapshot: Snapshot) -> str:
-    """`Service namespace/name` that has an address of a range; empty if none is in use.
+    """`Service namespace/name` that has an address of a range, any if there are several.
 
-    An address without a parent is named itself.
+    An address without a parent is named itself. Empty if none is in use, or the range is invalid.
     """
     range_ = parse_range(text)
     for address in snapshot.all(snapshot.local, IPAddress) if range_ is not None else ():
@@ -134,8 +141,8 @@ def validate_network(network: Network, snapshot: Snapshot) -> Iterator[str]:
     """Yield a message for each fault for which a network is denied.
 
     The type is empty; the tenant is not the one in the name (it need not exist); the name within
-    the tenant is too long for a label; vpcID or ranges
-    are missing, or are another's; ranges are invalid, or overlap those of others, newer or not.
+    the tenant is too long for a label; vpcID or ranges are missing, or are another's; ranges are
+    invalid, or overlap those of others, newer or not.
     """
     name = parse_network_name(network.metadata.name)
     if not network.spec.type:

@@ -27,9 +27,10 @@ def own_network(peering: NetworkPeering, snapshot: Snapshot) -> NetworkName:
 
 
 def is_agreed(peering: NetworkPeering, snapshot: Snapshot) -> bool:
-    """Whether both networks exist and each side has a NetworkPeering of the other.
+    """Whether two networks exist, and each has a NetworkPeering that names the other as peer.
 
-    Those that are being deleted, or were made under an earlier tenant of that name, do not count.
+    Those that are being deleted do not count, nor those that were made under, or with, an earlier
+    tenant of that name. A network never agrees with itself.
     """
     own, theirs = own_network(peering, snapshot), parse_network_name(peering.spec.peer)
     if not own.tenant or own == theirs or _is_deleting(peering):
@@ -45,14 +46,20 @@ def is_agreed(peering: NetworkPeering, snapshot: Snapshot) -> bool:
 
 
 def _is_consent(peering: NetworkPeering, snapshot: Snapshot) -> bool:
-    """Whether a peering holds for both present tenants, by their recorded uids and its age."""
+    """Whether a peering holds for both present tenants: its status has recorded their uids.
+
+    False if one is not recorded or another's, or the peering is older than its own tenant.
+    """
     recorded = (peering.status.tenant_uid, peering.status.peer_tenant_uid)
     is_same = all(recorded) and recorded == _tenant_uids(peering, snapshot)
     return is_same and not _is_earlier(peering, snapshot)
 
 
 def _is_earlier(peering: NetworkPeering, snapshot: Snapshot) -> bool:
-    """Whether a NetworkPeering is older than its tenant: an earlier one of its name made it."""
+    """Whether a NetworkPeering is older than its own tenant: an earlier one of its name made it.
+
+    False if the tenant does not exist or a time is missing.
+    """
     tenant = snapshot.get(snapshot.local, Tenant, own_network(peering, snapshot).tenant)
     made = peering.metadata.creation_timestamp
     since = tenant.metadata.creation_timestamp if tenant is not None else None
@@ -67,7 +74,10 @@ def _tenant_uids(peering: NetworkPeering, snapshot: Snapshot) -> tuple[str, str]
 
 
 def agreed_peers(tenant: str, snapshot: Snapshot) -> list[tuple[str, NetworkName]]:
-    """Pairs of a tenant's network and a peer, for each NetworkPeering that both sides agreed on."""
+    """Pairs of a tenant's network, by its short name, and a peer that both sides agreed on.
+
+    Sorted, each once; namespaces that are terminating do not count.
+    """
     return sorted(
         {
             (peering.spec.network, parse_network_name(peering.spec.peer))
@@ -81,9 +91,10 @@ def agreed_peers(tenant: str, snapshot: Snapshot) -> list[tuple[str, NetworkName
 
 
 def plan_peering(key: Key, snapshot: Snapshot) -> Plan:
-    """The status of a NetworkPeering: Ready, Pending or Failed, and both tenants' uids at first.
+    """The status patch of a NetworkPeering: Ready, Pending or Failed, and both tenants' uids.
 
-    It fails if it is invalid, or was for an earlier tenant. An empty plan if it is gone.
+    The uids are recorded once both tenants exist, and then kept. It fails if it is invalid, or was
+    for an earlier tenant. An empty plan if it is gone.
     """
     peering = snapshot.get(snapshot.local, NetworkPeering, key.name, key.namespace)
     if peering is None:
@@ -123,7 +134,10 @@ _REASONS = {"Failed": "Invalid", "Ready": "Agreed", "Pending": "OneSided"}
 
 
 def _validate(peering: NetworkPeering, snapshot: Snapshot) -> Iterator[str]:
-    """Messages for a namespace without tenant, a missing own network, or a peer that is itself."""
+    """Messages for a namespace without tenant, a missing own network, or a peer that is itself.
+
+    The peer need not exist.
+    """
     own, theirs = own_network(peering, snapshot), parse_network_name(peering.spec.peer)
     if not own.tenant:
         yield f"namespace {peering.metadata.namespace} is no tenant's; create it in one of yours"

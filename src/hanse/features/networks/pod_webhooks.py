@@ -43,9 +43,9 @@ class PodsHook:
     def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         """Set labels, DNS settings and scheduling gate of a new pod, or raise `RequestDenied`.
 
-        That is for hostNetwork, whoever creates it, a network that is missing or being deleted,
-        and, unless by trusted users, for CNI arguments and the label of a network's DNS. Mirror
-        pods of kubelets are allowed unchanged.
+        That is for hostNetwork, whoever creates it, a network that is missing, being deleted or
+        without DNS address, an invalid interface, and, unless by trusted users, for CNI arguments
+        and the label of a network's DNS. Mirror pods of kubelets are allowed unchanged.
         """
         pod = review.object
         spec: Wire = pod.get("spec") or {}
@@ -74,9 +74,11 @@ class PodsHook:
     def _dns_settings(
         self, spec: Wire, membership: NetworkMembership, namespace: str, snapshot: Snapshot
     ) -> Wire:
-        """The network's DNS for a pod with policy ClusterFirst, and the API server by name.
+        """The spec fields with the network's DNS for a pod with policy ClusterFirst or none.
 
-        Empty for other policies; raises `RequestDenied` (503) while the DNS has no address.
+        The pod's own searches and options stay beside them, and its containers get the API server
+        by name. Empty for other policies; raises `RequestDenied` (503) while the DNS has no
+        address.
         """
         if spec.get("dnsPolicy", "ClusterFirst") != "ClusterFirst":
             return {}
@@ -104,10 +106,10 @@ class PodsHook:
     def _scheduling_gate(
         self, pod: Wire, membership: NetworkMembership, snapshot: Snapshot
     ) -> Wire:
-        """The annotation and the scheduling gate by which a pod waits for its port.
+        """The patch with the annotation and the scheduling gate by which a pod waits for its port.
 
-        Empty if the provider has no ports. Raises `RequestDenied` for an interface that the
-        provider refuses, or a pod with a nodeName.
+        Other gates stay. Empty if the provider has no ports. Raises `RequestDenied` for an
+        interface that the provider refuses (422), or a pod with a nodeName.
         """
         provider = self._feature.provider_of(membership.network)
         if not provider.has_ports:
@@ -130,7 +132,8 @@ class PodsHook:
 def _api_server_by_name(spec: Wire) -> Wire:
     """The containers of a spec with the variable by which they find the API server by its name.
 
-    That is the network's alias in its DNS, at an address for which API servers have no certificate.
+    Also initContainers; empty lists are left out. The name is the network's alias in its DNS, at an
+    address for which API servers have no certificate.
     """
     return {
         field: [_with_variable(container) for container in spec[field]]
@@ -140,7 +143,7 @@ def _api_server_by_name(spec: Wire) -> Wire:
 
 
 def _with_variable(container: Wire) -> Wire:
-    """A container with KUBERNETES_SERVICE_HOST; one that sets it itself stays as it is."""
+    """A container with KUBERNETES_SERVICE_HOST; one that sets this itself stays as it is."""
     variables = container.get("env") or []
     if any(one.get("name") == API_SERVER_HOST["name"] for one in variables):
         return container
@@ -148,7 +151,10 @@ def _with_variable(container: Wire) -> Wire:
 
 
 def deny_host_network(spec: Wire, field: str) -> None:
-    """Raise `RequestDenied` for hostNetwork: by address the pod could not be told from its node."""
+    """Raise `RequestDenied` for a pod spec with hostNetwork; `field` is its path.
+
+    By its address such a pod could not be told from its node.
+    """
     if spec.get("hostNetwork"):
         raise RequestDenied(
             f"{field}.hostNetwork: pods of tenants have an address of their own; remove it"
@@ -156,12 +162,15 @@ def deny_host_network(spec: Wire, field: str) -> None:
 
 
 def _is_mirror(review: AdmissionRequest) -> bool:
-    """Whether it has the mirror annotation and the user is in group system:nodes."""
+    """Whether a pod has the mirror annotation, and its creator is in group system:nodes."""
     return MIRROR in annotations_of(review.object) and NODES_GROUP in review.groups
 
 
 def _merge(change: Wire, more: Wire) -> None:
-    """Merge the patch `more` into the patch `change`, in place, two levels deep."""
+    """Merge the patch `more` into the patch `change`, in place, two levels deep.
+
+    Values of `more` win; lists and what is deeper are replaced.
+    """
     for part, fields in more.items():
         target = change.setdefault(part, {})
         for name, value in fields.items():

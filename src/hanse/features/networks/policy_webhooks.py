@@ -36,15 +36,20 @@ class PoliciesHook:
         self._feature = feature
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-        """Allow trusted users; check the NetworkPolicies of all others."""
+        """Allow trusted users; deny others' NetworkPolicies if malformed or open to other tenants.
+
+        May ask for a live read of the namespace first.
+        """
         if is_trusted(review, self._feature.options):
             return Allow()
         return evaluate(self._admit, review, snapshot)
 
     def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-        """Deny a malformed policy or rules open to other tenants; else allow, with warnings.
+        """Deny a malformed policy (422) or rules open to other tenants; else allow, with warnings.
 
-        Raises `ReadRequired` if the namespace has to be read first, `RequestDenied` if that failed.
+        They warn of IP blocks, and where NetworkPolicies isolate networks that it cannot narrow
+        these. Raises `ReadRequired` if the namespace has to be read first, `RequestDenied` if that
+        failed.
         """
         try:
             policy = msgspec.convert(review.object, NetworkPolicy, strict=False)
@@ -78,9 +83,9 @@ class PluginPoliciesHook:
         self._feature = feature
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:  # noqa: ARG002 - the contract
-        """Deny a policy with a rule that allows or passes, unless a trusted user writes it.
+        """Deny a policy with a rule whose action is none of Drop, Reject, Deny and Log.
 
-        A rule without an action allows.
+        A rule without an action allows, so it is denied. Trusted users may write any policy.
         """
         if is_trusted(review, self._feature.options):
             return Allow()
@@ -101,7 +106,10 @@ _NARROWING_ACTIONS = ("Drop", "Reject", "Deny", "Log")
 
 
 def _cross_tenant_rules(policy: NetworkPolicy, tenant: str, snapshot: Snapshot) -> Iterator[str]:
-    """A message for each rule without peers, and each selector not limited to the tenant."""
+    """A message for each rule without peers, and each namespaceSelector not limited to the tenant.
+
+    Peers without namespaceSelector have none.
+    """
     directions: Sequence[tuple[str, Sequence[tuple[PolicyPeer, ...]]]] = (
         ("spec.ingress[{}].from", [rule.from_ for rule in policy.spec.ingress or ()]),
         ("spec.egress[{}].to", [rule.to for rule in policy.spec.egress or ()]),
@@ -126,7 +134,8 @@ def _cross_tenant_rules(policy: NetworkPolicy, tenant: str, snapshot: Snapshot) 
 def _selects_only_tenant(selector: LabelSelector, tenant: str, snapshot: Snapshot) -> bool:
     """Whether a namespace selector requires the tenant's label, or names only its namespaces.
 
-    The latter by label `kubernetes.io/metadata.name`, and by namespaces that are known here.
+    The latter by label `kubernetes.io/metadata.name`, and by namespaces in the snapshot, whose
+    label must be the tenant's.
     """
     if selector.match_labels.get(TENANT) == tenant:
         return True

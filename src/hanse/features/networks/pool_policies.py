@@ -28,9 +28,10 @@ class AddressPool(Struct, frozen=True, order=True):
 
 
 def address_pool_policy(pools: Iterable[AddressPool]) -> Iterator[Object]:
-    """The policy that IPAddresses of a network are only for Services of its namespaces; or none.
+    """A ValidatingAdmissionPolicy with its binding that protects the addresses of networks.
 
-    There is one policy for all networks: agents may change it by its name, and no other.
+    By it IPAddresses in a network's ranges are created only for Services of its namespaces. It is
+    one for all networks: agents may change it by its name, and no other. Nothing without pools.
     """
     validations = [_pool_validation(pool) for pool in sorted(pools, key=lambda p: p.name)]
     if validations:
@@ -39,7 +40,7 @@ def address_pool_policy(pools: Iterable[AddressPool]) -> Iterator[Object]:
 
 
 def _pool_validation(pool: AddressPool) -> Wire:
-    """The validation that an IPAddress is outside of a pool, or of a Service in its namespaces."""
+    """The CEL rule that an IPAddress is outside of a pool, or of a Service in its namespaces."""
     inside = " || ".join(f"cidr('{r}').containsIP(object.metadata.name)" for r in pool.ranges)
     names = ", ".join(f"'{space}'" for space in sorted(pool.namespaces))
     parent = (
@@ -71,10 +72,11 @@ class ProviderSubnets(Struct, frozen=True, order=True):
 def subnet_policy(
     networks: Iterable[ProviderSubnets], annotation: str, options: NetworksOptions
 ) -> Iterator[Object]:
-    """The policy that only pods and namespaces of a network name its subnets; or none.
+    """A ValidatingAdmissionPolicy with its binding that protects the subnets of networks.
 
-    Network plugins put a pod into the subnet that an annotation of it or of its namespace names,
-    whoever wrote it. It is for all namespaces, as those of no tenant have no other restriction.
+    By it `annotation` names a network's subnets only on pods and namespaces of that network:
+    plugins put a pod into the subnet that it or its namespace names. It is for all namespaces.
+    Nothing without networks.
     """
     trusted = trusted_expression(options)
     validations = [_subnets_validation(one, annotation, trusted) for one in sorted(networks)]

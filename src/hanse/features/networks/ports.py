@@ -34,7 +34,11 @@ class PortProvider(Protocol):
     """A provider that creates ports; for other providers an external controller does."""
 
     def port(self, pod: Pod, network: Network, snapshot: Snapshot) -> PortPlan:
-        """The port of one pod; `InvalidInterface` if it cannot have the one it asks for."""
+        """The objects of a pod's port, and once it is ready the pod's annotations.
+
+        Not ready with a message if the pod has to wait for more than those objects. Raises
+        `InvalidInterface` if the pod cannot have the interface that it requests.
+        """
         ...
 
 
@@ -43,10 +47,10 @@ def plan_port(
 ) -> Plan:
     """Plan the port of a pod; once it is ready, annotate the pod and remove its scheduling gate.
 
-    The annotations tell the CNI plugin the port; some providers need them alone, and no object. If
-    no address is free or the interface is invalid, an annotation and a Warning Event say why. An
-    empty plan, which deletes the port, if the pod has ended, has hostNetwork or no network, or the
-    provider creates no ports.
+    Some providers need only the annotations, which tell the CNI plugin the port, and no object. If
+    no address is free or the interface is invalid, an annotation and a Warning Event say why. The
+    plan is empty, which deletes the port, if the pod or network is None, the pod has ended or has
+    hostNetwork, or the provider creates no ports.
     """
     if pod is None or network is None or pod.status.phase in _FINAL_PHASES or pod.spec.host_network:
         return Plan()
@@ -71,7 +75,11 @@ def is_waiting(pod: Pod) -> bool:
 
 
 def _release_patches(pod: Pod, port: PortPlan, snapshot: Snapshot) -> list[Patch]:
-    """The patch that removes gate and readiness annotation and sets the port's; empty if done."""
+    """The patch that removes the readiness gate and annotation and sets the port's annotations.
+
+    It also removes the annotation that says why the pod waits. Empty if the pod does not wait and
+    has the port's annotations.
+    """
     current = pod.metadata.annotations
     if not is_waiting(pod) and all(current.get(n) == v for n, v in port.annotations.items()):
         return []
@@ -84,7 +92,10 @@ def _release_patches(pod: Pod, port: PortPlan, snapshot: Snapshot) -> list[Patch
 
 
 def _waiting_plan(pod: Pod, message: str, snapshot: Snapshot) -> Plan:
-    """Annotate why a pod waits, with a Warning Event, and check again after a minute."""
+    """Annotate why a pod waits, with a Warning Event, and plan again after a minute.
+
+    The annotation has the first 1000 characters of the message. No object is desired.
+    """
     ref = ClusterObjectRef(snapshot.local, object_ref(pod))
     patch = Patch(ref, {"metadata": {"annotations": {PORT_MESSAGE: message[:1000]}}})
     event = EventRequest(ref, "NoPort", message, "Warning")

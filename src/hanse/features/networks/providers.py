@@ -30,10 +30,14 @@ class Provider(Protocol):
     """A type of network, as pure functions: what the provider needs is written as objects."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The type of networks that it provides, as in spec.type."""
+        ...
 
     @property
-    def watches(self) -> tuple[Watch, ...]: ...
+    def watches(self) -> tuple[Watch, ...]:
+        """What it reads and writes beside what the feature watches anyway."""
+        ...
 
     @property
     def has_ports(self) -> bool:
@@ -79,6 +83,7 @@ class ExternalProvider:
     has_ports = True
 
     def __init__(self, name: str) -> None:
+        """The provider of networks whose spec.type is `name`."""
         self.name = name
 
     def check(self, network: Network, annotations: dict[str, str], snapshot: Snapshot) -> None:  # noqa: ARG002 - the contract
@@ -113,7 +118,10 @@ class ExternalProvider:
                 )
 
     def deprovision(self, network: Network, snapshot: Snapshot) -> ProvisionResult:  # noqa: ARG002 - the contract
-        """Pending; gone when the Network has no finalizer that ends in the provider's name."""
+        """Pending; `gone` once the Network has no finalizer that ends in `/NAME`.
+
+        NAME is the provider's, who removes the finalizer.
+        """
         own = f"{self.name}.{network.metadata.name}"
         remaining = [f for f in network.metadata.finalizers if f.endswith(f"/{self.name}")]
         return ProvisionResult("Pending", f"{own} is being removed", gone=not remaining)

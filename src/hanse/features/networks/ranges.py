@@ -42,7 +42,10 @@ def parse_range(text: str) -> Range | None:
 
 
 def usable_addresses(range_: Range) -> int:
-    """Number of addresses without the network address, and for IPv4 the broadcast address."""
+    """The number of addresses of a range without its network address.
+
+    For IPv4 also without the broadcast address.
+    """
     return range_.num_addresses - (2 if range_.version == 4 else 1)
 
 
@@ -58,8 +61,9 @@ def validate_ranges(
 ) -> Iterator[str]:
     """Yield one message per fault of a network's ranges: the field, the conflict and the remedy.
 
-    The older network wins an overlap; admission also refuses overlaps with newer networks
-    (`include_newer`).
+    Faults are malformed ranges, overlaps among its subnets or service ranges, and service ranges
+    that overlap those of the cluster or an older network. With `include_newer`, as in admission,
+    also those of newer networks, nodes, pods and load balancers.
     """
     yield from malformed_ranges(network)
     yield from _overlaps_within("spec.service.cidrs", network.spec.service.cidrs)
@@ -77,10 +81,11 @@ def validate_ranges(
 def validate_vpc(
     network: Network, snapshot: Snapshot, *, include_newer: bool = True
 ) -> Iterator[str]:
-    """Messages if another tenant has the vpcID, or another network with it overlapping subnets.
+    """Messages if another tenant has the vpcID, or another network of its type overlapping subnets.
 
-    Only older networks count, unless `include_newer`. Ids are compared as network plugins get them,
-    whatever the types: a node has one plugin for all. Those of flat networks have no effect.
+    The latter only with the same vpcID. Only older networks count, unless `include_newer`. Ids are
+    compared as network plugins get them, whatever the types. Flat networks, and those without
+    vpcID, have no messages.
     """
     spec = network.spec
     if not spec.vpc_id or spec.type == FLAT:
@@ -101,7 +106,7 @@ def validate_vpc(
 
 
 def vpc_argument(network: Network) -> str:
-    """The vpcID of a network as a value of CNI_ARGS, which has no `;` and no `=`."""
+    """The vpcID of a network as a value of CNI_ARGS: with dashes for `;` and `=`."""
     return network.spec.vpc_id.replace(";", "-").replace("=", "-")
 
 
@@ -112,7 +117,10 @@ def subnets_of(network: Network) -> list[Range]:
 
 
 def malformed_ranges(network: Network) -> Iterator[str]:
-    """Messages for service ranges and subnets that are invalid, too small or special-purpose."""
+    """Messages for service ranges and subnets that are invalid, too small or special-purpose.
+
+    A service range needs 8 addresses, a subnet 4.
+    """
     fields = [("spec.service.cidrs", text, MIN_ADDRESSES) for text in network.spec.service.cidrs]
     fields += [(f"spec.subnets[{s.name}].cidr", s.cidr, 4) for s in network.spec.subnets]
     for field, text, least in fields:
@@ -128,7 +136,7 @@ def malformed_ranges(network: Network) -> Iterator[str]:
 
 
 def _suggest_cidr(text: str) -> str:
-    """The text as a CIDR without host bits; 10.0.0.0/16 if it is none."""
+    """The text as a CIDR without host bits; 10.0.0.0/16 if it is no CIDR."""
     try:
         return str(ip_network(text, strict=False))
     except ValueError:
@@ -136,7 +144,10 @@ def _suggest_cidr(text: str) -> str:
 
 
 def _overlaps_within(field: str, texts: Iterable[str]) -> Iterator[str]:
-    """Yield a message for each pair of overlapping CIDRs of one field."""
+    """Yield a message for each pair of overlapping CIDRs of one field.
+
+    Invalid CIDRs are skipped.
+    """
     ranges = [range_ for text in texts if (range_ := parse_range(text)) is not None]
     for at, one in enumerate(ranges):
         for other in ranges[at + 1 :]:
@@ -164,7 +175,7 @@ def _ranges_of_others(
 
 
 def platform_ranges(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    """Pairs of owner and CIDR or address: nodes, their pods, and all ServiceCIDRs.
+    """Pairs of owner and CIDR or address: nodes, their pod CIDRs, and all ServiceCIDRs.
 
     A text may be empty or a host name, as the objects have it.
     """
@@ -201,7 +212,10 @@ def _used_addresses(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
 def _other_networks(
     network: Network, snapshot: Snapshot, *, include_newer: bool
 ) -> Iterator[Network]:
-    """The other networks of the cluster, or without `include_newer` the older ones."""
+    """The other networks of the cluster; without `include_newer` only those created earlier.
+
+    Of networks created at the same time the one with the lower name is the older.
+    """
     for other in snapshot.all(snapshot.local, Network):
         if other.metadata.name != network.metadata.name and (
             include_newer or _creation_order(other) < _creation_order(network)
@@ -210,6 +224,6 @@ def _other_networks(
 
 
 def _creation_order(network: Network) -> tuple[str, str]:
-    """Sort key: creation time, then name."""
+    """Sort key: creation time, then name; a network without a creation time is last."""
     made = network.metadata.creation_timestamp
     return (made.isoformat() if made is not None else "~", network.metadata.name)

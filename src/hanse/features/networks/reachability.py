@@ -31,15 +31,16 @@ def can_reach(
     admin: Sequence[ClusterNetworkPolicy] = (),
     antrea: Sequence[AntreaRule] = (),
 ) -> bool:
-    """Whether policies of both ends allow a connection; what none decides is allowed.
+    """Whether policies allow a connection, for both of its ends; what none decides is allowed.
 
-    The order is Antrea's tiers, Admin tier, NetworkPolicies, Antrea's baseline, Baseline tier.
+    The order is Antrea's tiers, Admin tier, NetworkPolicies, Antrea's baseline, Baseline tier: the
+    first that does not pass decides.
     """
     directions: tuple[Direction, ...] = ("egress", "ingress")
     ends = (source, target, traffic_port)
 
     def verdicts(direction: Direction) -> Iterator[Verdict]:
-        """What each kind of policies says, in their order."""
+        """What each kind of policies says for one direction, in their order; Pass: nothing."""
         yield antrea_verdict(*ends, antrea, direction, baseline=False)
         yield admin_verdict(*ends, admin, direction, "Admin")
         said = _policies_allow(*ends, policies, direction)
@@ -62,7 +63,7 @@ def _policies_allow(
 ) -> bool | None:
     """Whether NetworkPolicies of one end allow the connection; None if none selects it.
 
-    An end that is no pod is selected by none.
+    The end is the source for egress, else the target. An end that is no pod is selected by none.
     """
     end, peer = (source, target) if direction == "egress" else (target, source)
     if not end.is_pod:
@@ -81,7 +82,7 @@ def _policies_allow(
 def _rules(
     policy: NetworkPolicy, direction: Direction
 ) -> Iterator[tuple[Sequence[PolicyPeer], Sequence[PolicyPort]]]:
-    """Peers and ports of each rule of a direction."""
+    """Peers and ports of each ingress or egress rule of a policy, by direction."""
     if direction == "egress":
         yield from ((rule.to, rule.ports) for rule in policy.spec.egress or ())
     else:
@@ -89,7 +90,10 @@ def _rules(
 
 
 def policy_types(policy: NetworkPolicy) -> frozenset[str]:
-    """The policy types of a NetworkPolicy, with the defaults of the API."""
+    """The policyTypes of a NetworkPolicy; by default Ingress.
+
+    Egress, too, if there are none but egress rules are.
+    """
     if policy.spec.policy_types:
         return frozenset(policy.spec.policy_types)
     return frozenset({"Ingress", "Egress"} if policy.spec.egress else {"Ingress"})
@@ -105,7 +109,7 @@ def _selects_endpoint(policy: NetworkPolicy, endpoint: TrafficEndpoint) -> bool:
 def _peers_match(
     peers: Sequence[PolicyPeer], policy: NetworkPolicy, endpoint: TrafficEndpoint
 ) -> bool:
-    """Whether a peer matches; an empty list matches all."""
+    """Whether one of the peers includes an endpoint; an empty list includes all."""
     return not peers or any(_peer_matches(peer, policy, endpoint) for peer in peers)
 
 
@@ -130,14 +134,14 @@ def _peer_matches(peer: PolicyPeer, policy: NetworkPolicy, endpoint: TrafficEndp
 def _ports_match(
     ports: Sequence[PolicyPort], target: TrafficEndpoint, traffic_port: TrafficPort
 ) -> bool:
-    """Whether a port matches; an empty list matches all ports."""
+    """Whether one of the ports includes traffic to the target; an empty list includes all."""
     return not ports or any(_port_matches(port, target, traffic_port) for port in ports)
 
 
 def _port_matches(port: PolicyPort, target: TrafficEndpoint, traffic_port: TrafficPort) -> bool:
     """Whether a policy port includes traffic to the target; named ports are the target's.
 
-    A policy port without number or name includes all ports of its protocol.
+    A policy port without number or name includes all ports of its protocol; endPort is included.
     """
     if port.protocol != traffic_port.protocol:
         return False
@@ -188,8 +192,8 @@ def reachability_matrix(
 ) -> ReachabilityMatrix:
     """The matrix over existing pods, and hypothetical pods in each namespace of a tenant.
 
-    By pair of names whether none, some or all of their pods and ports are reached. Pods with equal
-    labels are evaluated once.
+    By pair of names whether none, some or all of their pods and sampled ports are reached. Names
+    are sorted, `outside` last. Pods with equal namespace and labels are evaluated once.
     """
     pods = list(pods)
     groups = endpoint_groups(namespaces, pods, networks)
@@ -200,7 +204,7 @@ def reachability_matrix(
         by_space.setdefault(policy.metadata.namespace, []).append(policy)
 
     def reaches(one: TrafficEndpoint, other: TrafficEndpoint) -> Iterator[bool]:
-        """Whether one reaches the other on each port, by the policies of both namespaces."""
+        """Whether one endpoint reaches the other, for each sampled port."""
         concerned = [*by_space.get(one.namespace, ())]
         if other.namespace != one.namespace:
             concerned += by_space.get(other.namespace, ())
@@ -278,7 +282,7 @@ def _traffic_endpoint(
 ) -> TrafficEndpoint:
     """The endpoint of a pod or of bare labels; without a pod IP it has the address `NEW_POD`.
 
-    The namespace labels always include `kubernetes.io/metadata.name`.
+    Only `podIP` counts. The namespace labels always include `kubernetes.io/metadata.name`.
     """
     addresses = (pod.status.pod_ip,) if pod is not None and pod.status.pod_ip else NEW_POD
     return TrafficEndpoint(
@@ -300,7 +304,11 @@ def _named_ports(pod: Pod) -> dict[tuple[str, str], int]:
 def _add_endpoint(
     found: dict[str, dict[object, TrafficEndpoint]], endpoint: TrafficEndpoint
 ) -> None:
-    """Add an endpoint to its network in `found`, or to `outside`, unless an equal one is there."""
+    """Add an endpoint to its network in `found`, or without a tenant to `outside`.
+
+    The network is that of its namespace's tenant and its label. Nothing is added if one of equal
+    namespace and labels is there.
+    """
     tenant = endpoint.namespace_labels.get(TENANT, "")
     name = f"{tenant}.{endpoint.labels.get(NETWORK, DEFAULT)}" if tenant else OUTSIDE
     identity = (endpoint.namespace, tuple(sorted(endpoint.labels.items())))

@@ -27,7 +27,10 @@ _LEVELS = {"view": _READ, "edit": _READ, "admin": (*_READ, *_WRITE)}
 
 
 def role_manifests() -> Iterator[Manifest]:
-    """ClusterRoles that add rights on NetworkPeerings to the cluster's view, edit and admin."""
+    """ClusterRoles that add rights on NetworkPeerings to the cluster's view, edit and admin.
+
+    view and edit may read them, only admin may write them.
+    """
     for level, verbs in _LEVELS.items():
         yield _cluster_role(
             f"{TENANT_ROLE}-{level}",
@@ -41,8 +44,10 @@ def tenant_manifests(
 ) -> Iterator[Manifest]:
     """Manifests of the common roles, a tenant, its namespaces, and its administrators' rights.
 
-    `default` is always one of the namespaces. They may write Networks; admission lets them write
-    those of their own tenant only. They have no rights in the namespace of the networks' DNS.
+    `default` is always one of the namespaces, which are only created if missing. Administrators are
+    `admin` in each, and may write Networks (admission: those of their tenant only). Without
+    `admins` there are no such roles and bindings. The namespace of the networks' DNS is only made
+    if it is named.
     """
     spaces = sorted({*namespaces, "default"})
     yield from role_manifests()
@@ -64,7 +69,10 @@ def tenant_manifests(
 def _cluster_role(
     name: str, rules: Sequence[tuple[str, Sequence[str], Sequence[str]]], labels: dict[str, str]
 ) -> Manifest:
-    """A ClusterRole for resources of our API group, each with its verbs and names (none: all)."""
+    """A ClusterRole for resources of the group `arktos.futurewei.com`.
+
+    A rule is (resource, verbs, names of objects); without names it is for all objects.
+    """
     body = [
         {
             "apiGroups": [GROUP],
@@ -87,7 +95,7 @@ def _binding(name: str, role: str, admins: Sequence[TenantAdmin], space: str = "
 
 
 def _subject(admin: TenantAdmin) -> Wire:
-    """The RBAC subject of a tenant's administrator."""
+    """The RBAC subject of a tenant's administrator; only a ServiceAccount has a namespace."""
     if admin.kind == "ServiceAccount":
         return {"kind": admin.kind, "name": admin.name, "namespace": admin.namespace}
     return {"apiGroup": RBAC, "kind": admin.kind, "name": admin.name}

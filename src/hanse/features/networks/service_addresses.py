@@ -37,6 +37,7 @@ class AssignedSlot(Fact, frozen=True):
 
     @property
     def key(self) -> ClusterId:
+        """The cluster in which the replica allocates."""
         return self.cluster
 
 
@@ -59,10 +60,11 @@ class ServiceAddresses:
     def allocate_for_tenant(
         self, review: AdmissionRequest, membership: NetworkMembership, snapshot: Snapshot
     ) -> Wire:
-        """The spec fields with an address by the network's IPAM mode; empty if none is needed.
+        """The spec fields with an address by the network's IPAM mode; empty if none is to be set.
 
-        On a dry run they have no address. Raises `RequestDenied` if none is free, or the requested
-        one is not allowed, and `ReadRequired` if an answer is needed first.
+        That is if the Service has no cluster IP or, but with ipam External, requests one itself. On
+        a dry run they have no address. Raises `RequestDenied` if none is free, or the requested one
+        is not allowed, and `ReadRequired` if an answer is needed first.
         """
         spec: Wire = review.object.get("spec") or {}
         if is_addressless(spec):
@@ -95,8 +97,9 @@ class ServiceAddresses:
     ) -> Wire:
         """The spec fields with an address of the network's ranges; empty if one is requested.
 
-        Raises `RequestDenied` for a requested address that is outside of them, or kept, and if none
-        is free.
+        A requested address is only checked: `RequestDenied` (422) if it is outside of the ranges,
+        reserved for the network itself, or a network or broadcast address. Also raised if none is
+        free.
         """
         ranges = service_ranges(membership.network)
         pool = self._pool(str(membership.name), ranges, reserved_addresses(membership.network))
@@ -123,8 +126,9 @@ class ServiceAddresses:
     def _from_cluster(self, review: AdmissionRequest, spec: Wire, snapshot: Snapshot) -> Wire:
         """The spec fields with an address of the cluster's own range; empty if one is requested.
 
-        Empty, too, if no network has a ServiceCIDR: the API server allocates then. Raises
-        `RequestDenied` for a requested address in a network's range, and if none is free.
+        Empty, too, if no network has a ServiceCIDR or the cluster's is not known: the API server
+        allocates then. Raises `RequestDenied` for a requested address in a network's range, and if
+        none is free.
         """
         own = cluster_ranges(snapshot)
         request = _parse_request(spec, own)
@@ -161,7 +165,8 @@ class ServiceAddresses:
     ) -> Wire:
         """Reserve an address of each requested IP version (not on a dry run), as spec fields.
 
-        Raises `RequestDenied` (507) if none is free.
+        Without an assigned slot the first one is used. Raises `RequestDenied` (507) if none is
+        free.
         """
         slot = snapshot.fact(AssignedSlot, snapshot.local)
 
@@ -186,10 +191,10 @@ class ServiceAddresses:
     def _from_provider(
         self, review: AdmissionRequest, membership: NetworkMembership, snapshot: Snapshot
     ) -> Wire:
-        """The fields of the Service with the provider's address, whatever it requested itself.
+        """The spec fields with the provider's address, which may be another than requested.
 
-        It is requested now, as it cannot be set later; the provider is told of a dry run. Raises
-        `ReadRequired` until there is an answer, `RequestDenied` if the answer is none.
+        The provider is told which one the Service requests, and of a dry run. Raises `ReadRequired`
+        until there is an answer, and `RequestDenied` (503) if the answer has no address.
         """
         spec: Wire = review.object.get("spec") or {}
         requested_address = str(spec.get("clusterIP") or "")
@@ -218,7 +223,10 @@ class ServiceAddresses:
     def _pool(
         self, name: str, ranges: tuple[Range, ...], excluded: frozenset[str], first_offset: int = 1
     ) -> Pool:
-        """The pool of a name; a new one, without reservations, if its ranges have changed."""
+        """The pool of a name, kept between calls.
+
+        A new one, without reservations, if its ranges or excluded addresses have changed.
+        """
         pool = self._pools.get(name)
         if pool is None or pool.ranges != ranges or pool.excluded != excluded:
             pool = self._pools[name] = Pool(ranges, excluded, first_offset)
@@ -226,12 +234,15 @@ class ServiceAddresses:
 
 
 def is_addressless(spec: Wire) -> bool:
-    """Whether a Service has no cluster IP: type ExternalName, or headless."""
+    """Whether a Service spec has no cluster IP: type ExternalName, or clusterIP None."""
     return spec.get("type") == "ExternalName" or spec.get("clusterIP") == "None"
 
 
 def needs_address(review: AdmissionRequest) -> bool:
-    """Whether a request creates a Service, or changes one from ExternalName to another type."""
+    """Whether a request creates a Service, or changes one from ExternalName to another type.
+
+    A created one counts whatever its type.
+    """
     if review.operation == "CREATE":
         return True
     before: Wire = review.before.get("spec") or {}
@@ -259,7 +270,10 @@ def _parse_request(spec: Wire, ranges: tuple[Range, ...]) -> AddressRequest:
 
 
 def _exhausted_message(version: int, pool: Pool, owner: str) -> str:
-    """The message for a pool without a free address of an IP version."""
+    """The message for a pool without a free address of an IP version.
+
+    It differs for a pool that has no range of that version at all.
+    """
     family = FAMILIES[version]
     if all(range_.version != version for range_ in pool.ranges):
         return (
@@ -273,9 +287,10 @@ def _exhausted_message(version: int, pool: Pool, owner: str) -> str:
 
 
 def _address_fields(spec: Wire, addresses: list[str], request: AddressRequest) -> Wire:
-    """clusterIP and clusterIPs of allocated addresses.
+    """The spec fields clusterIP and clusterIPs with allocated addresses.
 
-    PreferDualStack becomes SingleStack if there is only one.
+    Where the Service prefers dual-stack and only one IP version was requested, also ipFamilyPolicy
+    SingleStack.
     """
     given: Wire = {"clusterIP": addresses[0], "clusterIPs": addresses}
     if spec.get("ipFamilyPolicy") == "PreferDualStack" and len(request.versions) == 1:
@@ -285,7 +300,7 @@ def _address_fields(spec: Wire, addresses: list[str], request: AddressRequest) -
 
 
 def _without_address(fields: Wire) -> Wire:
-    """The spec fields of a dry run, which shows whether an address is free, and sets none.
+    """The spec fields of a dry run: without clusterIP and clusterIPs.
 
     On a dry run the API server checks addresses against any one ServiceCIDR, so that it refuses
     most that are set.

@@ -45,7 +45,10 @@ class ServicesHook:
         self._addresses = addresses
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-        """Check a Service; an update only if it needs an address or adds external IPs."""
+        """Set the network and address of a Service, or deny it.
+
+        An update is only looked at if it needs an address or adds external IPs; others are allowed.
+        """
         if review.operation == "UPDATE" and not (
             needs_address(review) or _added_external_ips(review)
         ):
@@ -56,7 +59,8 @@ class ServicesHook:
         """Set the network labels, and allocate an address if the Service needs one.
 
         Own writes are allowed unchanged. Raises `RequestDenied` if the network is missing or being
-        deleted, for external IPs unless by trusted users, and if no address can be had.
+        deleted, for added external IPs unless by trusted users, and if no address can be had;
+        `ReadRequired` if an answer is needed first.
         """
         labels = labels_of(review.object)
         if is_own_write(review, self._feature.options):
@@ -78,7 +82,7 @@ class ServicesHook:
 
 
 def _added_external_ips(review: AdmissionRequest) -> list[str]:
-    """The external IPs that a request adds to a Service."""
+    """The external IPs of the new Service that the old one lacks; all for a creation."""
     before = (review.before.get("spec") or {}).get("externalIPs") or ()
     after = (review.object.get("spec") or {}).get("externalIPs") or ()
     return [str(text) for text in after if text not in before]
@@ -112,13 +116,19 @@ class ClusterServicesHook:
         self._addresses = addresses
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-        """Allocate an address from the cluster's range if the Service needs one."""
+        """Allocate an address from the cluster's range if the Service needs one; else allow it.
+
+        Denies it if none is free, or it requests one in a network's range.
+        """
         if not needs_address(review):
             return Allow()
         return evaluate(self._admit, review, snapshot)
 
     def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-        """Allow the Service with the addresses that are allocated from the cluster's range."""
+        """Allow the Service with the addresses that are allocated from the cluster's range, if any.
+
+        Raises `RequestDenied` if none is free, or the requested one is in a network's range.
+        """
         fields = self._addresses.allocate_for_cluster(review, snapshot)
         return Allow({"spec": fields} if fields else {})
 
@@ -141,14 +151,18 @@ class SlicesHook:
         self._feature = feature
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-        """Set the network labels of endpoints, or deny those that are not the network's."""
+        """Set the network labels of endpoints, or deny those that are not the network's.
+
+        May ask for a live read first.
+        """
         return evaluate(self._admit, review, snapshot)
 
     def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         """Set the network labels, by default those of the Service that the endpoints belong to.
 
         Own writes are allowed unchanged. Raises `RequestDenied` for another network than the
-        Service's, and for endpoints of other networks or the platform by users who are not trusted.
+        Service's, and for added addresses of other networks' pods or the platform by users who are
+        not trusted.
         """
         labels = labels_of(review.object)
         if is_own_write(review, self._feature.options):
@@ -218,7 +232,10 @@ def _addresses(wire: Wire) -> Iterator[tuple[str, str]]:
 
 
 def is_foreign_pod_address(text: str, name: NetworkName, snapshot: Snapshot) -> bool:
-    """Whether a known pod with that address lacks the labels of this network; else False."""
+    """Whether a known pod with that address lacks the labels of this network.
+
+    False if no known pod has it, or the text is no address.
+    """
     pods = snapshot.by(snapshot.local, PODS_BY_ADDRESS, str(parse_address(text) or ""))
     own = (name.tenant, name.network)
     return any((p.metadata.labels.get(TENANT), p.metadata.labels.get(NETWORK)) != own for p in pods)

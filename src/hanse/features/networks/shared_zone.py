@@ -72,7 +72,10 @@ class SharedNetworkZone(NetworkZone):
     """
 
     def members(self, snapshot: Snapshot) -> ZoneMembers:
-        """Whose objects have names in this zone: by their namespaces' tenants and their labels."""
+        """The objects with names in this zone: of its network, and of peers that agreed.
+
+        Their network is decided by their namespace's tenant and their labels.
+        """
         name = self.network
         peers = frozenset(
             p for own, p in agreed_peers(name.tenant, snapshot) if own == name.network
@@ -101,7 +104,7 @@ class ConcernedNames(Struct, frozen=True):
 
 
 def flat_networks(snapshot: Snapshot) -> set[NetworkName]:
-    """The existing networks of type flat, which the shared server answers by client address."""
+    """The names of the existing networks of type flat, which the shared DNS server answers."""
     networks = snapshot.all(snapshot.local, Network)
     names = (parse_network_name(network.metadata.name) for network in networks)
     return {name for name in names if is_flat(name, snapshot)}
@@ -114,7 +117,10 @@ def is_flat(name: NetworkName, snapshot: Snapshot) -> bool:
 
 
 def asker_network(address: str, snapshot: Snapshot) -> NetworkName | None:
-    """The flat network of a pod's address; None if it is in none, or of pods of several."""
+    """The flat network of the pods that have an address; None if no pod has it.
+
+    None, too, if its pods are in several namespaces or networks, or in no network of type flat.
+    """
     owner = address_owner(address, snapshot)
     if not isinstance(owner, AddressOwner) or owner.network is None:
         return None
@@ -124,9 +130,10 @@ def asker_network(address: str, snapshot: Snapshot) -> NetworkName | None:
 def concerned_names(change: Change, snapshot: Snapshot) -> ConcernedNames:
     """The keys, networks and client addresses whose answers a change may affect.
 
-    Of a pod, Service or slice its keys; of a Network, peering, Tenant, or namespace that changes
-    its tenant, all names of their networks. None for facts and for objects of other clusters and
-    kinds.
+    Of a pod, Service or slice its keys, and a pod's addresses; of a Network, peering, Tenant, or
+    namespace all names of their networks and possible peers, and for Networks and namespaces the
+    addresses of pods. None for an update that leaves a namespace's tenant as it is, for facts, and
+    for objects of other clusters and kinds.
     """
     if not isinstance(change, ObjectChange) or change.where != snapshot.local:
         return ConcernedNames()
@@ -160,9 +167,9 @@ def concerned_names(change: Change, snapshot: Snapshot) -> ConcernedNames:
 
 
 def _concerned_by_member(change: ObjectChange, snapshot: Snapshot) -> ConcernedNames:
-    """The keys that a changed Service, pod or slice has in zones of its network and peers.
+    """The keys that a changed Service, pod or slice has in zones of its network and possible peers.
 
-    Also the pod's addresses; before and after the change.
+    Before and after the change; also the addresses of a pod.
     """
     keys: set[tuple[NetworkName, Key]] = set()
     addresses: set[str] = set()
@@ -185,7 +192,10 @@ def _network_of(obj: Object, snapshot: Snapshot) -> NetworkName | None:
 
 
 def _is_moved(change: ObjectChange) -> bool:
-    """Whether an update gives a namespace another tenant, or it begins to terminate."""
+    """Whether an update gives a namespace another tenant, or changes whether it is terminating.
+
+    Both versions must be Namespaces.
+    """
     before, after = change.before, change.after
     assert isinstance(before, Namespace)
     assert isinstance(after, Namespace)
@@ -194,7 +204,10 @@ def _is_moved(change: ObjectChange) -> bool:
 
 
 def _networks_of(tenants: Iterable[str], snapshot: Snapshot) -> Iterator[NetworkName]:
-    """The networks of tenants, and those that may be peered with them."""
+    """The networks of tenants, and those that a NetworkPeering of either side names.
+
+    A name may be given more than once.
+    """
     for tenant in tenants:
         for network in tenant_networks(tenant, snapshot):
             name = parse_network_name(network.metadata.name)
@@ -203,7 +216,10 @@ def _networks_of(tenants: Iterable[str], snapshot: Snapshot) -> Iterator[Network
 
 
 def _possible_peers(name: NetworkName, snapshot: Snapshot) -> Iterator[NetworkName]:
-    """The networks that a NetworkPeering of either side names, whether or not both agree."""
+    """The networks that a NetworkPeering of either side names, whether or not both agree.
+
+    They need not exist, and may be given more than once.
+    """
     for namespace in tenant_namespaces(name.tenant, snapshot):
         space = namespace.metadata.name
         for peering in snapshot.in_namespace(snapshot.local, NetworkPeering, space):
@@ -214,6 +230,9 @@ def _possible_peers(name: NetworkName, snapshot: Snapshot) -> Iterator[NetworkNa
 
 
 def _addresses_in(namespaces: Iterable[str], snapshot: Snapshot) -> frozenset[str]:
-    """The addresses of all pods in these namespaces."""
+    """The addresses of all pods in these namespaces.
+
+    Without those of pods that have finished or the node's network.
+    """
     pods = (p for s in namespaces for p in snapshot.in_namespace(snapshot.local, Pod, s))
     return frozenset(address for pod in pods for address in pod_addresses(pod))

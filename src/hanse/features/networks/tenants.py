@@ -34,7 +34,8 @@ SYSTEM_NAMESPACES = ("default", "kube-system")
 def plan_tenant(key: Key, snapshot: Snapshot, options: NetworksOptions) -> Plan:
     """The namespaces of a tenant, which outlive it, its default network, and its status.
 
-    Nothing for a tenant that is gone or being deleted.
+    With an invalid template there is no default network, and Ready is False, as with namespaces of
+    others. An empty plan for a tenant that is gone or being deleted.
     """
     tenant = snapshot.get(snapshot.local, Tenant, key.name)
     if tenant is None or tenant.metadata.deletion_timestamp is not None:
@@ -54,9 +55,9 @@ def plan_tenant(key: Key, snapshot: Snapshot, options: NetworksOptions) -> Plan:
 
 
 def _with_current_spec(network: Network, snapshot: Snapshot) -> Network:
-    """The default network as desired: once it exists, with its present spec and no finalizer.
+    """The default network as desired: once it exists, with its present spec and without finalizers.
 
-    So changes by the tenant stay.
+    So changes of the spec by the tenant stay.
     """
     current = snapshot.get(snapshot.local, Network, network.metadata.name)
     if current is None:
@@ -66,7 +67,10 @@ def _with_current_spec(network: Network, snapshot: Snapshot) -> Network:
 
 
 def _namespace_names(tenant: Tenant, network: Network | None, snapshot: Snapshot) -> set[str]:
-    """The full names of a tenant's namespaces: of its spec, and those that networks need."""
+    """The full names of a tenant's namespaces: those of its spec.
+
+    With a default network or any other also `default` and `kube-system`.
+    """
     name = tenant.metadata.name
     names = {namespace_name(name, short_name) for short_name in tenant.spec.namespaces}
     if network is not None or tenant_networks(name, snapshot):
@@ -75,9 +79,9 @@ def _namespace_names(tenant: Tenant, network: Network | None, snapshot: Snapshot
 
 
 def _namespaces(names: set[str], tenant: str, snapshot: Snapshot) -> Iterator[Desired]:
-    """The namespaces, created where missing with tenant label and Pod Security level baseline.
+    """The desired namespaces, with tenant label and Pod Security level baseline.
 
-    They are never owned, changed or deleted.
+    They are created where missing, and never owned, changed or deleted.
     """
     for name in sorted(names):
         meta = Meta(name=name, labels={TENANT: tenant, POD_SECURITY: "baseline"})
@@ -101,8 +105,8 @@ def _status_plan(
 ) -> Plan:
     """The desired objects of a tenant with its status: Ready with its Events, and its network.
 
-    Ready is False with `error_message`, or with the writes that were refused. The default network
-    is named only once it exists.
+    Ready is False with `error_message`, or else with the messages of failed writes that only people
+    can mend. The default network is named only once it exists.
     """
     outcomes = (
         snapshot.fact(WriteOutcome, ClusterObjectRef(d.where, object_ref(d.object)))
@@ -138,8 +142,9 @@ class InvalidTemplate(ValueError):
 def default_network(template: str, tenant: str) -> Network | None:
     """The default network of a tenant by the template; None if the template is empty.
 
-    It has the template's labels and spec, and our finalizer. Raises `InvalidTemplate` if it is no
-    Network, uses an unknown variable, or is of type vpc without vpcID.
+    It is named `TENANT.NAME` and has the template's labels and spec, and our finalizer; `{{.}}` is
+    the tenant. Raises `InvalidTemplate` if it is no Network, uses another variable, or is of type
+    vpc without vpcID.
     """
     if not template.strip():
         return None
@@ -172,7 +177,7 @@ def default_network(template: str, tenant: str) -> Network | None:
 
 
 def _parse_template(text: str) -> dict[str, Any]:
-    """Parse a JSON or YAML object; raises `InvalidTemplate` if it is anything else."""
+    """Parse a JSON or YAML object; raises `InvalidTemplate` if the text is anything else."""
     try:
         parsed = load_yaml(text)  # JSON is YAML
     except yaml.YAMLError as error:

@@ -21,7 +21,7 @@ class TrafficEndpoint(Struct, frozen=True):
 
     @property
     def is_pod(self) -> bool:
-        """Whether it has a namespace."""
+        """Whether it is a pod, that is, has a namespace; else it is an external address."""
         return bool(self.namespace)
 
 
@@ -35,7 +35,7 @@ class TrafficPort(Struct, frozen=True):
 def is_in_block(address: str, cidr: str, exceptions: Iterable[str] = ()) -> bool:
     """Whether an address is in a CIDR of its IP version, and in none of the exceptions.
 
-    Raises ValueError if one of them is malformed.
+    CIDRs may have host bits. Raises ValueError if one of the texts is malformed.
     """
     parsed = ip_address(address)
     inside, *outside = (parsed in ip_network(text, strict=False) for text in (cidr, *exceptions))

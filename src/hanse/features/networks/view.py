@@ -36,7 +36,11 @@ _STATES: dict[str, State] = {"Ready": "good", "Failed": "bad", "Unknown": "bad"}
 
 
 def _network_names(obj: Object) -> Iterator[str]:
-    """The name of a Network, or of that of a Service or pod by its labels; else nothing."""
+    """The name of a Network, or that of the network of a Service or pod by its labels.
+
+    Without a network label that is the tenant's default one; none without a tenant label, and for
+    other objects.
+    """
     match obj:
         case Network():
             yield obj.name
@@ -73,7 +77,8 @@ class NetworksView:
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> FeatureItem | None:
         """The item of a Network: phase, pods, Services, and use of its service ranges.
 
-        None if it is gone; while its cluster is unreachable its phase is shown as not known.
+        The use is the number of Services per usable address of spec.service.cidrs. None if the
+        Network is gone; while its cluster is unreachable its phase is shown as not known.
         """
         where, _, name = key.partition("/")
         network = snapshot.get(where, Network, name)
@@ -128,7 +133,10 @@ class NetworksView:
 def _findings(
     network: Network, where: ClusterId, services: int, size: int, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """NetworkFailed by the phase; PoolNearlyFull or PoolExhausted by the number of Services."""
+    """NetworkFailed in phase Failed or Unknown; PoolExhausted or PoolNearlyFull by its Services.
+
+    These at 100 and from 90 Services per 100 addresses; none without addresses (`size`).
+    """
     if network.status.phase in ("Failed", "Unknown"):
         message = network.status.message or f"it is {network.status.phase}"
         yield object_finding(network, where, "NetworkFailed", message, snapshot)
@@ -149,7 +157,10 @@ def _findings(
 def _stale_dns(
     network: Network, where: ClusterId, pods: Sequence[Pod], snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """DnsStale: pods whose nameservers lack the address in the network's status."""
+    """One finding DnsStale, if unfinished pods have nameservers without the address in the status.
+
+    It lists the commands that delete these pods. None without such pods or address.
+    """
     address = network.status.dns_service_ip
     stale = [pod for pod in pods if address and _asks_another(pod, address)]
     if not stale:
@@ -174,7 +185,10 @@ def _stale_dns(
 
 
 def _asks_another(pod: Pod, address: str) -> bool:
-    """Whether an unfinished pod has nameservers in its dnsConfig, and none is the address."""
+    """Whether an unfinished pod has nameservers in its dnsConfig, none of which is the address.
+
+    False for a pod without nameservers.
+    """
     config, done = pod.spec.dns_config, pod.status.phase in ("Succeeded", "Failed")
     servers = config.nameservers if config is not None else ()
     return bool(servers) and address not in servers and not done

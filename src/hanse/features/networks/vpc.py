@@ -79,11 +79,11 @@ class VpcProvider:
         )
 
     def port(self, pod: Pod, network: Network, snapshot: Snapshot) -> PortPlan:
-        """Ready with CNI arguments if the pod has a NetworkPort; otherwise plan a new one.
+        """Ready with CNI arguments if the pod has a NetworkPort; else not ready, with a new one.
 
-        It gets the requested address or a free one; without a free one there is only a message, as
-        in a network whose VPC is another's. Raises `InvalidInterface` if the request is invalid or
-        its address in use.
+        That has the requested address or a free one. Without a free one there is only a message, as
+        in a network whose VPC another tenant, or whose subnets an older network, has. Raises
+        `InvalidInterface` if the request is invalid or its address in use.
         """
         current = find_port(pod, snapshot)
         if current is not None:
@@ -122,14 +122,20 @@ def find_port(pod: Pod, snapshot: Snapshot) -> NetworkPort | None:
 
 
 def port_name(network: str, address: str) -> str:
-    """The name of the port of an address, so that an address never has two ports."""
+    """The name of an address's NetworkPort: `NETWORK-ADDRESS`, with dashes, at most 253 characters.
+
+    It is always the same, so that an address never has two ports; those of IPv6 end in a hash.
+    """
     dashed = address.replace(":", "-").replace(".", "-").strip("-")
     digest = blake2b(address.encode(), digest_size=3).hexdigest() if ":" in address else ""
     return shorten_name("-".join(part for part in (network, dashed, digest) if part), 253)
 
 
 def mac_address(network: str, address: str) -> str:
-    """A locally administered MAC address, always the same for an address in a network."""
+    """A MAC address that begins with 02, always the same for an address in a network.
+
+    It is a hash of both, which another address might share.
+    """
     digest = blake2b(f"{network}/{address}".encode(), digest_size=5).digest()
     return ":".join(f"{byte:02x}" for byte in b"\x02" + digest)
 
@@ -139,7 +145,8 @@ def _find_free_address(
 ) -> str | None:
     """An address of a subnet without a NetworkPort; None if none is among MAX_PROBES tried ones.
 
-    The search starts at a hash of the pod, so that pods rarely collide.
+    The search starts at a hash of the pod's uid, and leaves out the first two addresses and the
+    IPv4 broadcast one. None, too, if the subnet's CIDR is invalid. Nothing is reserved.
     """
     range_, part = parse_range(subnet.cidr), requested_range(subnet, nic)
     if range_ is None or part is None:
@@ -198,10 +205,10 @@ def _desired_port(port: NetworkPort) -> NetworkPort:
 
 
 def _cni_arguments(port: NetworkPort, network: Network, pod: Pod) -> Iterator[tuple[str, str]]:
-    """The CNI arguments of a port: interface, address, prefix, gateway, MAC and VPC id.
+    """The CNI arguments of a port, as pairs: interface, address, prefix, gateway, MAC and VPC id.
 
-    The interface only if the pod's annotation names one; prefix and gateway only if the subnet's
-    range is valid, of the default subnet if the network lacks the port's.
+    The interface only if the pod's annotation is valid and names one; prefix and gateway only if
+    the subnet's range is valid, of the default subnet if the network lacks the port's.
     """
     try:
         name = parse_interface(pod.metadata.annotations).name

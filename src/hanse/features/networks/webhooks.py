@@ -72,9 +72,9 @@ class LabelsHook:
         self._feature = feature
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:  # noqa: ARG002 - the contract
-        """Deny changes of immutable fields (UPDATE), or new objects with the owner label.
+        """Deny updates of immutable labels and annotations, and new objects with the owner label.
 
-        Trusted users may do both.
+        An update may not remove the readiness gate, either. Trusted users may do all of it.
         """
         if is_trusted(review, self._feature.options):
             return Allow()
@@ -85,7 +85,11 @@ class LabelsHook:
 
 
 def _immutable_changes(review: AdmissionRequest) -> Iterator[str]:
-    """A message for each changed network or owner label or pod annotation, or a removed gate."""
+    """A message for each changed, added or removed network or owner label.
+
+    Also for each such annotation of a pod (CNI arguments, readiness), and for a readiness gate that
+    is removed.
+    """
     for field, names, get_map in (
         ("labels", (*IMMUTABLE_LABELS, OWNER), labels_of),
         ("annotations", IMMUTABLE_ANNOTATIONS if review.kind == "Pod" else (), annotations_of),
@@ -132,7 +136,10 @@ class ManagedObjectsHook:
         self._feature = feature
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:  # noqa: ARG002 - the contract
-        """Deny changes and deletion of objects with an owner label, except by trusted users."""
+        """Deny changes and deletion of objects with any owner label, except by trusted users.
+
+        The label of the object before the change counts.
+        """
         if OWNER not in labels_of(review.before) or is_trusted(review, self._feature.options):
             return Allow()
         verb = "deleted" if review.operation == "DELETE" else "changed"
@@ -155,7 +162,10 @@ class TemplatesHook:
         self._feature = feature
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-        """Allow trusted users; check the pod templates of all others."""
+        """Allow trusted users; deny others' workloads whose pod template is not for tenants.
+
+        May ask for a live read first.
+        """
         if is_trusted(review, self._feature.options):
             return Allow()
         return evaluate(self._admit, review, snapshot)
@@ -192,14 +202,17 @@ class TemplatesHook:
 
 
 def _template(review: AdmissionRequest) -> tuple[str, Wire]:
-    """Field path and pod template of a workload."""
+    """Field path and pod template of a workload; of a CronJob those in its jobTemplate.
+
+    The template is empty if it has none.
+    """
     is_cron_job = review.kind == "CronJob"
     path = "spec.jobTemplate.spec.template" if is_cron_job else "spec.template"
     return path, _pod_template(review.kind, review.object)
 
 
 def _pod_template(kind: str, wire: Wire) -> Wire:
-    """The pod template of a workload; empty if it has none."""
+    """The pod template of a workload, or of a CronJob's jobTemplate; empty if it has none."""
     spec: Wire = wire.get("spec") or {}
     if kind == "CronJob":
         spec = (spec.get("jobTemplate") or {}).get("spec") or {}
@@ -225,7 +238,10 @@ class NamespacesHook:
         self._feature = feature
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:  # noqa: ARG002 - the contract
-        """Deny a change of a namespace's tenant label, except by trusted users."""
+        """Deny a change of a namespace's tenant label, also a new label, except by trusted users.
+
+        A namespace that is created with the label counts as changed.
+        """
         before, after = labels_of(review.before).get(TENANT), labels_of(review.object).get(TENANT)
         if before == after or is_trusted(review, self._feature.options):
             return Allow()
@@ -260,7 +276,10 @@ class PeeringsHook:
 
 
 def network_hooks(feature: Networks) -> tuple[AdmissionHook, ...]:
-    """The webhooks of one agent; those that allocate addresses share their reservations."""
+    """The webhooks of one agent; those that allocate addresses share their reservations.
+
+    Nothing is registered here.
+    """
     addresses = ServiceAddresses()
     return (
         PodsHook(feature),

@@ -51,7 +51,10 @@ REVERSE_ZONES = tuple(
 
 
 def watches(namespace: str = "", labels: str = NETWORK) -> tuple[Watch, ...]:
-    """The watches on Services, EndpointSlices and pods by labels; by default of all networks."""
+    """The watches on Services, EndpointSlices and pods with these labels, by default any network's.
+
+    In one namespace, or by default in all.
+    """
     return (
         Watch(Role.LOCAL, Service, namespace, labels),
         Watch(Role.LOCAL, EndpointSlice, namespace, labels, (SLICES_BY_SERVICE,)),
@@ -72,9 +75,10 @@ class NetworkZone:
         *,
         follow: bool = False,
     ) -> None:
-        """Serve the names in these namespaces, or in all.
+        """Serve the names in these namespaces, or without any in all.
 
-        With `follow` in those that the network's ConfigMap names, at first in that of its DNS.
+        With `follow`, and no namespaces given, at first only in that of the network's DNS: its
+        ConfigMap names the others.
         """
         self.view = view
         self.network = network
@@ -91,9 +95,10 @@ class NetworkZone:
         }
 
     def followed_watches(self, snapshot: Snapshot) -> tuple[Watch, ...]:
-        """The watches for the namespaces in the network's ConfigMap.
+        """The watches for the namespaces in the network's ConfigMap, and for that itself.
 
-        Empty if it is not followed, is missing or lacks the key: the watches stay as they are.
+        Empty if the zone does not follow the ConfigMap, or that is missing or lacks the key: the
+        watches then stay as they are.
         """
         named = self._named_namespaces(snapshot)
         return self._watches(named) if self._config is not None and named is not None else ()
@@ -107,15 +112,19 @@ class NetworkZone:
         return config.data[NAMESPACES].split()
 
     def _watches(self, namespaces: Sequence[str]) -> tuple[Watch, ...]:
-        """The watches for these namespaces, and for the ConfigMap if it is followed."""
+        """The watches for these namespaces, by the labels of the network.
+
+        Also that of its ConfigMap, if it is followed.
+        """
         selector = f"{TENANT}={self.network.tenant},{NETWORK}={self.network.network}"
         own = (w for namespace in namespaces for w in watches(namespace, selector))
         return (*own, *((self._config,) if self._config is not None else ()))
 
     def synced(self, snapshot: Snapshot) -> bool:
-        """Whether Services, slices and pods are listed.
+        """Whether Services, EndpointSlices and pods are listed.
 
-        If it follows the network's ConfigMap, also whether that names namespaces.
+        If the zone follows the network's ConfigMap, also whether that is there and has the list of
+        namespaces.
         """
         if self._config is not None and self._named_namespaces(snapshot) is None:
             return False
@@ -131,9 +140,10 @@ class NetworkZone:
                     yield Key(topic, obj.metadata.name, obj.metadata.namespace)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """The key of a changed Service or pod, or of the Services of a changed EndpointSlice.
+        """The keys of a changed Service or pod, or of the Service of a changed EndpointSlice.
 
-        Facts, other clusters and objects outside this zone have no keys.
+        Before and after the change. Facts, other clusters and objects outside this zone have no
+        keys.
         """
         if isinstance(change, FactChange) or change.where != snapshot.local:
             return ()
@@ -142,7 +152,10 @@ class NetworkZone:
         return {key for v in versions if v is not None and members.has(v) for key in member_keys(v)}
 
     def members(self, snapshot: Snapshot) -> "ZoneMembers":
-        """Which objects have names in this zone: those whose labels name the network."""
+        """Which objects have names in this zone: those whose labels name its tenant and network.
+
+        Namespaces are not verified, and there are no peers.
+        """
         return ZoneMembers(
             self.network, _labelled_network, lambda kind: snapshot.all(snapshot.local, kind)
         )
@@ -150,8 +163,8 @@ class NetworkZone:
     def records_for(self, snapshot: Snapshot) -> Callable[[Key], Sequence[ZoneNode]]:
         """A function that builds a key's nodes from the snapshot.
 
-        Those of peers without reverse names. A key whose object is gone or is not in this zone has
-        no nodes.
+        It leaves out reverse names of objects in peered networks. A key whose object is gone or is
+        not in this zone has no nodes.
         """
         members = self.members(snapshot)
 
@@ -174,7 +187,7 @@ class NetworkZone:
         return build_nodes
 
     def _nodes(self, obj: Object, members: "ZoneMembers", snapshot: Snapshot) -> Iterator[ZoneNode]:
-        """The nodes of a Service or a pod."""
+        """The nodes of a Service or a pod; none for other objects."""
         match obj:
             case Service():
                 yield from self._service_nodes(obj, members, snapshot)
@@ -212,7 +225,10 @@ class NetworkZone:
                 yield from self._reverse_nodes(address, name)
 
     def _pod_nodes(self, pod: Pod) -> Iterator[ZoneNode]:
-        """The names of a pod by its dashed addresses, and their reverse names."""
+        """A node for each address of a pod, `ADDRESS.NAMESPACE.pod.ZONE` with a dashed address.
+
+        Private addresses also have a PTR record.
+        """
         namespace_domain = child_name(pod.metadata.namespace, self._pods)
         for pod_ip in pod.status.pod_ips:
             rdata = address_rdata(pod_ip.ip)
@@ -226,7 +242,10 @@ class NetworkZone:
                 yield from self._reverse_nodes(pod_ip.ip, name)
 
     def _reverse_nodes(self, address: str, name: bytes) -> Iterator[ZoneNode]:
-        """The PTR record of a private address; none for others."""
+        """The PTR record of an address that is in `REVERSE_ZONES`, to a name.
+
+        None for public addresses, and for texts that are no address.
+        """
         try:
             reverse = wire_name(ip_address(address).reverse_pointer)
         except ValueError:
@@ -245,7 +264,7 @@ class ZoneMembers(Struct, frozen=True):
     peers: frozenset[NetworkName] = frozenset()
 
     def has(self, obj: Object) -> bool:
-        """Whether an object is of the network or of one of its peers."""
+        """Whether an object is of the network or of one of its peers; False if it is of none."""
         found = self.network_of(obj)
         return found is not None and (found == self.network or found in self.peers)
 
@@ -265,7 +284,10 @@ def member_keys(obj: Object) -> tuple[Key, ...]:
 
 
 def _labelled_network(obj: Object) -> NetworkName | None:
-    """The network of an object's labels; None unless it has both."""
+    """The network of an object's tenant and network labels, unverified.
+
+    None unless it has both.
+    """
     labels = obj.metadata.labels
     if TENANT not in labels or NETWORK not in labels:
         return None

@@ -47,30 +47,44 @@ class Content(Struct, frozen=True, omit_defaults=True):
 
 
 def policy_key(policy: Policy) -> Key:
-    """The key under which a policy is planned."""
+    """The key of a policy: topic `acnp` if it is cluster-wide, else `anp`, name and namespace."""
     topic = CLUSTER_WIDE if isinstance(policy, AntreaClusterNetworkPolicy) else NAMESPACED
     return Key(topic, policy.metadata.name, policy.metadata.namespace)
 
 
 def is_federated(policy: Policy) -> bool:
-    """Whether the annotation `federated.anp`, under any spelling of the domain, is `true`."""
+    """Whether the annotation `federated.anp.DOMAIN` is `true`.
+
+    Of several known domains that a policy is annotated with, the first counts.
+    """
     return spelled_value(policy.metadata.annotations, "federated.anp") == "true"
 
 
 def replicated_content(policy: Policy) -> Content:
-    """A policy's spec, and its labels and annotations without those of Hanse and kubectl."""
+    """A policy's spec as it is, and its labels and annotations without bookkeeping.
+
+    Left out are those of Hanse, kubectl's last-applied-configuration, and the federation
+    annotation.
+    """
     meta = policy.metadata
     return Content(policy.spec, _user_metadata(meta.labels), _user_metadata(meta.annotations))
 
 
 def content_digest(content: Content) -> str:
-    """A short hash of a policy's content without defaults: defaulting does not change it."""
+    """A hash, of 16 hexadecimal digits, of a policy's normalized spec, labels and annotations.
+
+    Empty fields and Antrea's defaults do not change it.
+    """
     normal = (normalize_spec(content.spec), content.labels, content.annotations)
     return _hash(msgspec.json.encode(normal, order="deterministic"))
 
 
 def build_policy(key: Key, content: Content, annotation: Mapping[str, str]) -> Policy:
-    """The policy to create in another member: this content, federated, with `annotation` added."""
+    """The object of a policy with this content, to be created in another member; it is not written.
+
+    It gets the federation annotation `true` and those in `annotation`, which go before the
+    content's.
+    """
     kind = KINDS[key.topic]
     meta = Meta(
         name=key.name,
@@ -87,7 +101,7 @@ def patch_to_content(
     """The merge patch that gives a policy exactly this spec and these labels and annotations.
 
     Those of Hanse and kubectl stay. `more_annotations` are set besides; None in it removes one. The
-    patch always has `metadata`, even if nothing differs.
+    patch always has `metadata`, even if nothing differs, and `spec` only if that differs.
     """
     meta = current.metadata
     labels = _replacing_patch(content.labels, _user_metadata(meta.labels))
@@ -101,9 +115,10 @@ def patch_to_content(
 
 
 def patch_to_unfederated(current: Policy) -> Wire:
-    """The merge patch that makes a federated policy local: it removes our annotations.
+    """The merge patch that makes a policy local, by removing annotations.
 
-    Where users ended the federation themselves, as with the value `false`, their annotation stays.
+    It removes `ledger.hanse.dev/*` and, if its federation annotation is `true`, that in all
+    spellings; one with another value, by which users ended the federation themselves, stays.
     """
     ours = (*_FEDERATED, LEDGER_PREFIX) if is_federated(current) else (LEDGER_PREFIX,)
     owned = [name for name in current.metadata.annotations if name.startswith(ours)]
@@ -111,7 +126,10 @@ def patch_to_unfederated(current: Policy) -> Wire:
 
 
 def normalize_spec(spec: Wire) -> Wire:
-    """A spec without empty fields and Antrea's defaults: tier, names of rules, disabled logging."""
+    """A copy of a spec without empty top-level fields and without Antrea's defaults.
+
+    These are the tier `application` and, in rules, generated names, disabled logging and None.
+    """
     normal = {name: value for name, value in spec.items() if not _is_default(name, value)}
     for direction in ("ingress", "egress"):
         rules = normal.get(direction)
@@ -121,7 +139,7 @@ def normalize_spec(spec: Wire) -> Wire:
 
 
 def _is_default(name: str, value: Any) -> bool:
-    """Whether a field of the spec is empty or the default tier."""
+    """Whether a top-level field of the spec is None, [], {}, or the default tier."""
     return value in (None, [], {}) or (name == "tier" and value == DEFAULT_TIER)
 
 
@@ -145,7 +163,10 @@ def _user_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
 
 
 def _replacing_patch(desired: Mapping[str, Any], current: Mapping[str, Any]) -> Wire:
-    """The merge patch that turns `current` into `desired`, recursively; empty if they are equal."""
+    """The merge patch that turns `current` into `desired`, recursively; empty if they are equal.
+
+    A name that `desired` lacks is None in it; lists are replaced as a whole.
+    """
     change: Wire = dict.fromkeys(current.keys() - desired.keys())
     for name, value in desired.items():
         inner = current.get(name)

@@ -51,9 +51,9 @@ def decide(
 ) -> MemberDecision:
     """The new record of a policy in a member, and the writes that bring it to the winning version.
 
-    A quarantined policy is left as it is. Where the member's AcceptancePolicy refuses the policy,
-    only annotations of an applied one are written; otherwise there are no writes and the record is
-    Blocked.
+    The copy is created or patched (Present), removed (Deleted, no version) or made local
+    (Orphaned); a quarantined one stays as it is. If the member's AcceptancePolicy refuses it, due
+    writes are dropped and the record is Blocked, but an applied one gets its annotations.
     """
     before = stored.here if isinstance(stored, PolicyRecord) else LocalState()
     winner = draft.history.winner
@@ -71,7 +71,10 @@ def decide(
 
 
 def _not_accepted(refusal: str, draft: RecordDraft, decision: MemberDecision) -> MemberDecision:
-    """The decision without its writes, its record Blocked with `refusal` as the message."""
+    """The decision without its writes, its record Blocked: Refused, with `refusal` as the message.
+
+    The recorded generation is the draft's, as nothing is patched.
+    """
     here = replace(
         decision.record.here,
         phase="Blocked",
@@ -103,11 +106,10 @@ def _delete_copy(
     before: LocalState,
     outcome: WriteOutcome | None,
 ) -> MemberDecision:
-    """Delete a federated copy that was deleted elsewhere; its record is Pending until it is gone.
+    """The decision that removes a federated copy that was deleted elsewhere, if still as observed.
 
-    It is Blocked if the cluster refuses the deletion, by the recorded state `before` and the last
-    `outcome`. What is absent already, or no federated copy, is not touched: only its record becomes
-    Released.
+    Its record is Pending, or Blocked while the cluster refuses the deletion. If the policy is
+    absent, not federated, or not known as a copy, nothing is written and the record is Released.
     """
     policy = view.policy
     if policy is None or not draft.here.exists or not is_federated(policy):
@@ -127,11 +129,11 @@ def _orphan_copy(
     before: LocalState,
     outcome: WriteOutcome | None,
 ) -> MemberDecision:
-    """Make a copy local, as the winner is Orphaned, by a patch that removes our annotations.
+    """The decision to make a copy local, as the winner is Orphaned: a patch removes annotations.
 
-    The record is Pending towards `winner`, or Blocked if the last write was refused by its
-    `outcome`, or without one by the recorded state `before`; without a copy, or remains of our
-    annotations, nothing is written and the record becomes Released.
+    The record is Pending towards `winner`, or Blocked while the patch is refused. Patched is a
+    recorded federated copy, or a policy that is not federated but has our version annotation; in
+    any other case nothing is written and the record is Released.
     """
     policy = view.policy
     if policy is None:
@@ -155,10 +157,10 @@ def _apply_copy(
     before: LocalState,
     outcome: WriteOutcome | None,
 ) -> MemberDecision:
-    """Create or patch the copy to the winning version, or keep it if it has that content.
+    """The decision to create or patch the copy to the winning version, or keep it if it has that.
 
-    Blocked by a plain policy of that name, if the member lacks the kind or namespace, or if the
-    last write was refused. `before` is the recorded state, `outcome` that of the last write.
+    Without writes, Blocked by a plain policy of that name, or if the member lacks the kind or the
+    namespace. Else Pending, or Blocked while the last write is refused, which is tried again.
     """
     policy, here = view.policy, draft.here
     if policy is not None and not is_federated(policy):
@@ -190,7 +192,7 @@ def _apply_copy(
 
 
 def _generation_after_patch(policy: Policy, winner: Version) -> int:
-    """The policy's generation after our patch: only a changed spec increments it."""
+    """The policy's generation after our patch: one more if that changes the normalized spec."""
     changes = normalize_spec(policy.spec) != normalize_spec(winner.content.spec)
     return policy.metadata.generation + changes
 
@@ -217,7 +219,10 @@ def _resolution_removed(view: MemberView) -> Wire:
 
 
 def _blocked(draft: RecordDraft, winner: Version, reason: Reason, message: str) -> MemberDecision:
-    """A record that says why the winning version cannot be written."""
+    """The decision without writes, its record Blocked by this reason, with the winner as target.
+
+    The record forgets uid, version and digest of a policy that it had.
+    """
     here = LocalState(phase="Blocked", reason=reason, message=message, target=winner.dot)
     return _member_decision(replace(draft, here=here))
 
@@ -227,7 +232,8 @@ def _blocked_without_parent(
 ) -> MemberDecision:
     """The Blocked decision if the namespace or definition is missing.
 
-    The uids of a policy that is still observed are kept as former ones: it goes with its parent.
+    The uids of a policy that still exists, and of its parents, stay in the record, its own as
+    `former`: it goes with its parent.
     """
     decision, was = _blocked(draft, winner, reason, message), draft.here
     if not was.exists:
@@ -241,8 +247,9 @@ def _pending(
 ) -> LocalState:
     """The state Pending towards a target version; Blocked if the last write of it was refused.
 
-    `before` is the recorded state, `outcome` that of the last write; without an outcome a state
-    that was Blocked by a refusal stays so.
+    Only if `before`, the recorded state, was Pending or Blocked with the same target does
+    `outcome`, that of the last write, count; without an outcome a state that was Blocked by a
+    refusal stays so.
     """
     pending = replace(here, phase="Pending", target=target, reason="", message="")
     if before.target != pending.target or before.phase not in ("Pending", "Blocked"):
@@ -258,14 +265,17 @@ def _pending(
 
 
 def _released(here: LocalState) -> LocalState:
-    """The state of a policy that we no longer manage here; the target of a late write is kept."""
+    """A new Released state, without uid and version; the target of a late write is kept."""
     return LocalState(phase="Released", target=here.target)
 
 
 def _with_release_time(
     decision: MemberDecision, before: LocalState, now: datetime
 ) -> MemberDecision:
-    """The decision with the time of release, which stays if it was released before."""
+    """The decision with the time of release in its record, unchanged unless that is Released.
+
+    The time is that in `before` if it was Released already, else `now`, to the second.
+    """
     here = decision.record.here
     if here.phase != "Released":
         return decision

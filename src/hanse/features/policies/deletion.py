@@ -51,8 +51,9 @@ def classify_disappearance(
 ) -> DisappearanceCause:
     """Why a policy that its member has recorded is gone: by a user, or with namespace or kind.
 
-    Live reads tell: it is Undetermined with questions until they answer, and without any while the
-    member joins, or if a read finds a policy that is not observed. Held if too many go at once.
+    Held if too many are gone at once. Else live reads tell, by the recorded uids of both:
+    Undetermined with questions until they answer, and without any while the member joins, or if a
+    read finds a policy that is not observed.
     """
     if view.joining:
         return Undetermined()
@@ -78,8 +79,9 @@ def confirm_parents(
 ) -> LocalState | Undetermined:
     """The state with the uids of the namespace and definition to which the policy belongs now.
 
-    Unchanged if they agree or one is missing. Else a live read has to find the same policy still
-    there; Undetermined, with the question, until it does.
+    Unchanged if these are recorded, one is missing, or `here` is not of the observed policy. Else a
+    live read has to find the same policy still there; Undetermined, with the question, until it
+    does.
     """
     policy, parents = view.policy, (view.namespace_uid, view.definition_uid)
     if policy is None or policy.metadata.uid != here.uid or not all(parents):
@@ -105,7 +107,8 @@ def _refs_to_read(view: MemberView) -> tuple[ClusterObjectRef, ...]:
 def _mass_deletion_message(member: ClusterId, options: PolicyOptions, snapshot: Snapshot) -> str:
     """The message if more applied policies are gone than both limits, a number and a share, allow.
 
-    Empty if not, and if an annotation of the member's system namespace allows it.
+    Empty if not, and if the mass deletion annotation of the member's system namespace lists
+    `policies` or `*`.
     """
     namespace = snapshot.get(member, Namespace, SYSTEM)
     allowed = (

@@ -13,7 +13,10 @@ RESOLVE = "settle it with `hanse policies resolve`"
 def record_events(
     view: MemberView, stored: PolicyRecord | MissingRecord, record: PolicyRecord
 ) -> tuple[EventRequest, ...]:
-    """The Events for the change from the stored record to a new one, about the policy."""
+    """The Events for the change from the stored record to a new one, about the policy.
+
+    A record that was not stored counts as an empty one.
+    """
     before = stored if isinstance(stored, PolicyRecord) else PolicyRecord()
     return tuple(_record_events(view, before, record))
 
@@ -78,7 +81,8 @@ def _phase_events(
 ) -> Iterator[EventRequest]:
     """The Event for a state in this member: replicated, blocked, quarantined, deletion held.
 
-    Replicated only for a version of another cluster; none for Pending and Released.
+    Replicated only for a version of another cluster, after Pending or Blocked; none for Pending and
+    Released.
     """
     here: LocalState = after.here
     winner = after.history.winner
@@ -97,10 +101,10 @@ def _phase_events(
 
 
 def _normal_event(view: MemberView, reason: str, message: str) -> EventRequest:
-    """A Normal Event about the policy, emitted when the record is written."""
+    """A Normal Event about the policy, to be recorded when its record is written."""
     return EventRequest(view.policy_ref, reason, message, recorded_with=view.record_ref)
 
 
 def _warning_event(view: MemberView, reason: str, message: str) -> EventRequest:
-    """A Warning Event about the policy, emitted when the record is written."""
+    """A Warning Event about the policy, to be recorded when its record is written."""
     return EventRequest(view.policy_ref, reason, message, "Warning", recorded_with=view.record_ref)

@@ -168,10 +168,10 @@ class Policies:
         ledgers: LedgerPages,
         snapshot: Snapshot,
     ) -> _MemberPlan:
-        """The plan for what was observed of a policy; one that disappeared is classified first.
+        """The plan for what was observed of a policy, and for one that disappeared by its cause.
 
-        The record stays and is planned again later after a stale read, or while the cause is
-        undetermined.
+        The record stays as it is, and is planned again after RECHECK_INTERVAL, after a stale read
+        or while the cause is undetermined, with the questions for it.
         """
         unchanged = _unchanged_record(view.key, view.member, snapshot)
         match observation:
@@ -219,7 +219,10 @@ def _plan_draft(
     ledgers: LedgerPages,
     snapshot: Snapshot,
 ) -> _MemberPlan:
-    """The desired record, writes and Events for a draft; empty if no record is needed."""
+    """The desired record, writes and Events for a draft.
+
+    Empty if no record is needed: a stored one is deleted then.
+    """
     outcome = snapshot.fact(WriteOutcome, view.policy_ref)
     decision = decide(view, stored, draft, outcome, snapshot.now)
     if not _is_record_needed(view, stored, decision.record, ledgers):
@@ -245,9 +248,9 @@ def _plan_held_deletion(view: MemberView, stored: PolicyRecord, message: str) ->
 
 
 def _desired_record(view: MemberView, record: PolicyRecord) -> Desired:
-    """The ConfigMap of a record in its member, written as its leader.
+    """The ConfigMap of a record, with its member's current stay, written as the member's leader.
 
-    It may replace a foreign one.
+    A foreign ConfigMap of that name is overwritten.
     """
     config_map = record_config_map(view.key, replace(record, stay=view.stay))
     return Desired(config_map, view.member, as_leader_of=view.member, ownership=TakeOver())
@@ -259,9 +262,10 @@ def _is_record_needed(
     record: PolicyRecord,
     ledgers: LedgerPages,
 ) -> bool:
-    """Whether a record must be stored: its policy is present, or its end is not collected yet.
+    """Whether a record must be stored: before its release, for a Present winner, or for its end.
 
-    An ended policy that was never stored and has no version needs none either.
+    The end needs none if the member's page has collected all its events, or if there is no version
+    and no record is stored.
     """
     winner = record.history.winner
     if record.here.phase != "Released" or (winner is not None and winner.state == "Present"):

@@ -44,7 +44,7 @@ _TOPICS_BY_DEFINITION = {definition_name(Key(topic)): topic for topic in KINDS}
 
 
 def _record_namespace(config_map: ConfigMap) -> Iterable[str]:
-    """The index value of a record: its policy's namespace; none if cluster-wide."""
+    """The index value of a record: its policy's namespace; none if cluster-wide, or no record."""
     key = record_key(config_map)
     return [key.namespace] if key is not None and key.namespace else []
 
@@ -62,10 +62,11 @@ def keys_for_change(change: Change, snapshot: Snapshot) -> Iterable[Key]:
 
 
 def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterable[Key]:
-    """The keys for a changed policy, record, page, namespace, AcceptancePolicy or definition.
+    """The keys for a changed object, by its kind: a policy's own, and the pages of joining members.
 
-    All keys for our own namespace, the member's page for kube-system; of an AcceptancePolicy the
-    namespaced ones, of a definition those of its kind.
+    A record or page: by `_keys_for_records`. Hanse's system namespace: all keys. kube-system: the
+    page of the cluster. Another namespace: the policies recorded in it. An AcceptancePolicy: all
+    namespaced policies. A policy's definition: all of that kind. Any other object: none.
     """
     match change.object:
         case AntreaClusterNetworkPolicy() | AntreaNetworkPolicy() as policy:
@@ -91,8 +92,8 @@ def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterable[Key]:
 def _keys_for_records(config_maps: list[ConfigMap], snapshot: Snapshot) -> Iterator[Key]:
     """The keys for a record or page, given before and after its change; none for other ConfigMaps.
 
-    A record of an ended policy also affects the pages of all led members, others those of members
-    that are joining.
+    Its own key, and: for a page what `_keys_for_pages` says, for the record of an ended policy the
+    pages of all led members, for another record those of led members that are joining.
     """
     keys = {key for each in config_maps if (key := record_key(each)) is not None}
     yield from keys
@@ -109,7 +110,8 @@ def _keys_for_records(config_maps: list[ConfigMap], snapshot: Snapshot) -> Itera
 def _keys_for_pages(config_maps: list[ConfigMap], snapshot: Snapshot) -> Iterator[Key]:
     """The policies whose collected records changed on a page, and the pages of led members.
 
-    All keys if a page is new, gone or unreadable, or its member has joined anew.
+    All keys instead if the page has appeared, is gone or unreadable, or changed its cluster's uid,
+    its stay, or the members that left.
     """
     pages = [page for each in config_maps if isinstance(page := decode_page(each), LedgerPage)]
     if len(pages) < 2 or len({(p.cluster, p.stay, str(p.left)) for p in pages}) > 1:
@@ -131,12 +133,12 @@ def _is_tombstone(config_map: ConfigMap) -> bool:
 
 
 def _led_page_keys(snapshot: Snapshot) -> Iterator[Key]:
-    """The pages of the members that this agent leads."""
+    """The keys of the ledger pages of members that this agent leads and that are not leaving."""
     return (Key(PAGE_TOPIC, m) for m in list_members(snapshot) if is_led_by_us(m, snapshot))
 
 
 def _joining_page_keys(snapshot: Snapshot) -> Iterator[Key]:
-    """The pages of led members that have not completed their ledger yet."""
+    """The keys of the pages of led members that have not completed their ledger yet."""
     led = [member for member in list_members(snapshot) if is_led_by_us(member, snapshot)]
     ledgers = read_ledger_pages(snapshot) if led else None
     for member in led:
@@ -145,9 +147,9 @@ def _joining_page_keys(snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _keys_for_fact(change: FactChange, snapshot: Snapshot) -> Iterable[Key]:
-    """All keys for a cluster's state, its leadership, or whether a kind of policies is served.
+    """All keys for a cluster's state, departure or leadership, or whether a policy kind is served.
 
-    The policy's key for the outcome of its write; none for other facts.
+    The policy's key for the outcome of a write of it; none for other facts.
     """
     match change.fact:
         case ClusterState() | ClusterDeparted() | Leadership():
@@ -173,7 +175,10 @@ def _keys_in_namespace(namespace: str, snapshot: Snapshot) -> Iterable[Key]:
 
 
 def _all_keys(snapshot: Snapshot) -> list[Key]:
-    """Every policy that is federated or recorded in some member, and every led page."""
+    """Every policy federated or recorded in any member, every stored page, every led member's page.
+
+    Sorted. Members that are leaving count, but need no page.
+    """
     keys = set(_led_page_keys(snapshot))
     for member in (*list_members(snapshot), *list_leaving_members(snapshot)):
         for config_map in snapshot.all(member, ConfigMap):

@@ -128,7 +128,10 @@ class MissingRecord(Struct, frozen=True):
 
 
 def record_name(key: Key) -> str:
-    """The name of a policy's record, the same in every member; a long name is hashed."""
+    """The name of a policy's record, the same in every member: `TOPIC.NAMESPACE.NAME`.
+
+    Without a namespace `TOPIC.NAME`; a name longer than 200 characters is shortened with a hash.
+    """
     name = ".".join(part for part in (key.topic, key.namespace, key.name) if part)
     if len(name) <= _MAX_NAME_LENGTH:
         return name
@@ -148,7 +151,7 @@ def record_config_map(key: Key, record: PolicyRecord) -> ConfigMap:
 
 
 def page_config_map(member: ClusterId, page: LedgerPage) -> ConfigMap:
-    """The ConfigMap of a page."""
+    """The ConfigMap `policies-ledger` with a member's page as JSON, in the system namespace."""
     return _config_map(
         PAGE_NAME,
         {_POLICY: str(Key(PAGE_TOPIC, member)), _RECORD: _encode(page), _SUMMARY: "whole"},
@@ -156,7 +159,10 @@ def page_config_map(member: ClusterId, page: LedgerPage) -> ConfigMap:
 
 
 def record_key(config_map: ConfigMap) -> Key | None:
-    """The key of a record's policy, or of a page's member; None for any other ConfigMap."""
+    """The key of a record's policy, or of a page's member; None for any other ConfigMap.
+
+    None, too, if the ConfigMap does not have the name that belongs to the key.
+    """
     key = parse_key(config_map.data.get(_POLICY, ""))
     if key is None:
         return None
@@ -199,7 +205,10 @@ class VersionMark(Struct, frozen=True):
 
 
 def parse_version_annotation(key: Key, annotations: dict[str, str]) -> VersionMark | None:
-    """The version in a policy's annotations; None if missing, or copied from another policy."""
+    """The version in a policy's annotations, with its digest.
+
+    None if missing, malformed, or copied from another policy.
+    """
     fields = annotations.get(VERSION_ANNOTATION, "").split(" ")
     if len(fields) != 3 or fields[2] != _key_checksum(key):
         return None

@@ -42,10 +42,11 @@ RECHECK_INTERVAL = timedelta(seconds=10)
 
 
 def plan_page(member: ClusterId, options: PolicyOptions, snapshot: Snapshot) -> Plan:
-    """The ledger page of a member we lead, and when to collect records of ended policies next.
+    """The plan of a led member's ledger page: its stay, others' stays, and collected tombstones.
 
-    The stored page is kept until the member is synced and its ledger complete. Empty for a member
-    that is leaving, or that we do not lead.
+    The stored page stays as it is until the member is fully synced and, if it joins, its ledger is
+    complete, which is checked every RECHECK_INTERVAL. Requeued when the next tombstone can be
+    collected. An empty plan for a member that is leaving, or that this agent does not lead.
     """
     if member in list_leaving_members(snapshot) or not is_led_by_us(member, snapshot):
         return Plan()
@@ -79,7 +80,8 @@ class _OtherStays(NamedTuple):
 def _other_stays(member: ClusterId, ledgers: LedgerPages) -> _OtherStays:
     """The current stays of the other members, and the last stays of those that left, by cluster.
 
-    A stay is the number of a member's join; one that ended is never current again.
+    From the member's own page and the others' pages. One that is on its page but no longer a member
+    has left; a stay (the number of a join) that has ended is never current again.
     """
     page = ledgers.pages.get(member)
     known = dict(page.members) if page is not None else {}
@@ -95,7 +97,10 @@ def _other_stays(member: ClusterId, ledgers: LedgerPages) -> _OtherStays:
 def is_history_collected(
     member: ClusterId, key: Key, history: History, ledgers: LedgerPages
 ) -> bool:
-    """Whether a member's page counts every event of a policy's history as collected."""
+    """Whether a member's page counts every event of a policy's history as collected.
+
+    True for a history without events.
+    """
     known = ledgers.collected(member, key)
     return all(known.covers(Dot(actor, count)) for actor, count in history.context.items())
 
@@ -128,7 +133,10 @@ def _is_key_known(
 
 
 def _keys_to_record(member: ClusterId, ledgers: LedgerPages, snapshot: Snapshot) -> Iterator[Key]:
-    """The policies that a member's ledger needs: federated there, or with a version elsewhere."""
+    """The policies that a member's ledger needs, perhaps repeatedly.
+
+    Those that are federated there, and those recorded in another member that still have a version.
+    """
     for kind in KINDS.values():
         yield from (policy_key(p) for p in snapshot.all(member, kind) if is_federated(p))
     for other in ledgers.members:
@@ -148,7 +156,8 @@ def _collectable_tombstones(
 ) -> Iterator[tuple[str, dict[str, int]]]:
     """Key and version context of each record of an ended policy that the page can replace.
 
-    It is old enough, every member knows the end, and the policy is not present again.
+    It was released at least `options.retention` ago, the policy is not present again, and every
+    member knows its end, which is not asked where no version is left.
     """
     for key, record in _list_tombstones(member, snapshot):
         if _tombstone_age(record, snapshot.now) < options.retention:
@@ -164,7 +173,7 @@ def _collectable_tombstones(
 def _is_end_known_everywhere(
     key: Key, history: History, ledgers: LedgerPages, snapshot: Snapshot
 ) -> bool:
-    """Whether every member has carried out a policy's deletion or orphaning.
+    """Whether every member has released a policy at these versions, or collected its record.
 
     False if one is unsynced.
     """
@@ -205,9 +214,9 @@ def _list_tombstones(member: ClusterId, snapshot: Snapshot) -> Iterator[tuple[Ke
 def _time_to_next_collection(
     member: ClusterId, options: PolicyOptions, snapshot: Snapshot
 ) -> timedelta | None:
-    """The time until the next record of an ended policy is old enough to collect; None if all are.
+    """The time until the next record of an ended policy is old enough to collect.
 
-    Changes of other members requeue the key.
+    None if there is none, or all are old enough: changes of other members requeue the key then.
     """
     waits = [
         options.retention - _tombstone_age(r, snapshot.now)
@@ -217,5 +226,8 @@ def _time_to_next_collection(
 
 
 def _tombstone_age(record: PolicyRecord, now: datetime) -> timedelta:
-    """How long ago a policy was released; never negative, and 0 if its record has no time."""
+    """How long ago a policy was released; never negative.
+
+    0 if its record has no time, or one that cannot be parsed.
+    """
     return age(parse_time(record.here.since) or now, now)

@@ -78,7 +78,10 @@ def parse_policy_label(label: str) -> Key | None:
 
 
 def list_policies(ledgers: Mapping[ClusterId, Iterable[ConfigMap]]) -> list[PolicyView]:
-    """Every policy in any ledger, sorted; one that is not Present only if it needs attention."""
+    """Every policy in any ledger, by kind, name and namespace, with its status in each cluster.
+
+    One that is not Present is listed only if it needs attention; invalid records are skipped.
+    """
     found: dict[Key, dict[ClusterId, PolicyRecord | UnreadableRecord]] = {}
     for cluster, records in ledgers.items():
         for config_map in records:
@@ -96,7 +99,11 @@ def _policy_view(
     records: Mapping[ClusterId, PolicyRecord | UnreadableRecord],
     clusters: Iterable[ClusterId],
 ) -> PolicyView:
-    """The view of one policy from its records in all clusters; `Forgotten` without any version."""
+    """The view of one policy from its records, with a status for each of `clusters`.
+
+    State, origin and overruled versions follow from the merge of all readable records; the state is
+    `Forgotten`, without origin, if none has a version.
+    """
     history = merge_all(r.history for r in records.values() if isinstance(r, PolicyRecord))
     winner = history.winner
     return PolicyView(
@@ -111,7 +118,10 @@ def _policy_view(
 
 
 def _member_status(record: PolicyRecord | UnreadableRecord | None) -> MemberStatus:
-    """The status by a record; `Unreadable` for a newer schema, `Unknown` without a record."""
+    """The status by a record: phase, reason and message.
+
+    `Unreadable` for a newer schema, `Unknown` without a record.
+    """
     match record:
         case PolicyRecord():
             here = record.here

@@ -54,7 +54,7 @@ class MemberView(Struct, frozen=True):
     """Why the member takes no version of others, by its AcceptancePolicy; empty if it does."""
 
     def has_parents_of(self, here: LocalState) -> bool:
-        """Whether the uids of namespace and definition are those of a recorded policy."""
+        """Whether namespace and definition have the uids that a policy's recorded state names."""
         return (self.namespace_uid, self.definition_uid) == (here.home, here.definition)
 
     @property
@@ -65,14 +65,14 @@ class MemberView(Struct, frozen=True):
 
     @property
     def record_ref(self) -> ClusterObjectRef:
-        """The reference of its record."""
+        """The reference of the ConfigMap with the policy's record in the member."""
         return ClusterObjectRef(
             self.member, ObjectRef(ConfigMap.kind, record_name(self.key), SYSTEM)
         )
 
 
 def list_members(snapshot: Snapshot) -> tuple[ClusterId, ...]:
-    """The members of the federation, reachable or not, without those that are leaving."""
+    """The members of the federation, sorted, reachable or not, without those that are leaving."""
     return tuple(
         s.cluster
         for s in sorted(snapshot.facts(ClusterState), key=lambda s: s.cluster)
@@ -100,8 +100,9 @@ def is_led_by_us(member: ClusterId, snapshot: Snapshot) -> bool:
 def is_fully_synced(member: ClusterId, kind: type[Object], snapshot: Snapshot) -> bool:
     """Whether everything is known that decisions about a kind of policy in a member need.
 
-    The member is synced and not recovering, its objects are listed, and so is every other ledger of
-    a member that is connecting.
+    The member is synced and not recovering; ConfigMaps, Namespaces and CRDs are listed there, the
+    kind and AcceptancePolicies too or not served; and no other member is connecting with an unread
+    ledger.
     """
     state = snapshot.fact(ClusterState, member)
     if state is None or state.phase is not Phase.SYNCED or state.recovering:
@@ -148,7 +149,10 @@ def build_member_view(
 
 
 def _refusal(key: Key, member: ClusterId, snapshot: Snapshot) -> str:
-    """Why a member's AcceptancePolicy refuses a policy's namespace; empty if not, or unread."""
+    """Why a member's AcceptancePolicy refuses a policy's namespace; empty if it does not.
+
+    Empty, too, for a cluster-wide policy, and while the AcceptancePolicy is not known.
+    """
     policy = read_policy(member, snapshot)
     if policy is None:
         return ""
@@ -207,7 +211,7 @@ class LedgerPages(Struct, frozen=True):
         return max(recorded, self.ended_stays.get(member, 0)) + 1
 
     def collected(self, member: ClusterId, key: Key) -> History:
-        """The events of a policy that a member's page has collected.
+        """The events of a policy that a member's page has collected, as a history without versions.
 
         An empty history if there are none.
         """
@@ -216,7 +220,10 @@ class LedgerPages(Struct, frozen=True):
 
 
 def read_ledger_pages(snapshot: Snapshot) -> LedgerPages:
-    """The ledger pages of all members that are not leaving, from ConfigMaps of the snapshot."""
+    """The ledger pages of all members that are not leaving, from ConfigMaps of the snapshot.
+
+    With the latest ended stay of each member that any of these pages names.
+    """
     members = list_members(snapshot)
     pages = {m: page for m in members if (page := read_page(m, snapshot)) is not None}
     ended: dict[ClusterId, int] = {}
@@ -231,7 +238,8 @@ def read_record(
 ) -> PolicyRecord | UnreadableRecord | MissingRecord:
     """A member's record of a policy, as last seen; unreadable if its schema is newer than ours.
 
-    Missing if there is none, it does not decode, or its ledger is from another stay or cluster.
+    Missing if there is none, it does not decode, or its ledger's page is from another stay or
+    cluster; a record beside which there is no page counts.
     """
     if member in ledgers.pages and not ledgers.has_joined(member, snapshot):
         return MissingRecord()
@@ -265,7 +273,7 @@ def known_events(key: Key, ledgers: LedgerPages, snapshot: Snapshot) -> History:
 
 
 def read_page(member: ClusterId, snapshot: Snapshot) -> LedgerPage | None:
-    """A member's ledger page; None if it is missing or unreadable."""
+    """A member's ledger page; None if it is missing, invalid, or of a newer schema."""
     found = decode_page(snapshot.get(member, ConfigMap, PAGE_NAME, SYSTEM))
     return found if isinstance(found, LedgerPage) else None
 

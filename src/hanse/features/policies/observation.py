@@ -65,9 +65,10 @@ def observe(
 ) -> Observation:
     """Compare a member with its record: what happened there since the record was written.
 
-    A policy older than the record is a StaleRead; an applied one that is gone while its parents
-    remain, Disappeared; else a new draft. `known` is the merged history of all members. A policy is
-    quarantined once clusters have undone each other's versions `max_flips` times in a row.
+    StaleRead if the policy is older than the record, or has a version that only an unreachable
+    member knows; Disappeared if an applied one is gone while its parents remain; else a new draft,
+    quarantined once clusters undo each other `max_flips` times in a row. `known`: the members'
+    merged history.
     """
     policy = view.policy
     if isinstance(stored, MissingRecord):
@@ -105,10 +106,12 @@ def _observe_policy(view: MemberView, policy: Policy, recorded: LocalState) -> O
 def _observe_unrecorded(
     observed: ObservedPolicy, known: History, max_flips: int
 ) -> RecordDraft | StaleRead:
-    """The draft for a policy that has no record: it is the winner, or a user created or edited it.
+    """The draft for a policy that has no record, by the version in its annotation.
 
-    Quarantined if it is stale, unknown or was deleted elsewhere. StaleRead if its version
-    annotation names an event that only the record of an unreachable member has.
+    Unchanged if it equals the winner or that version, else edited; created if there is no version,
+    no other member, or it was changed after its end. Quarantined: Stale in a member that joins,
+    Unknown version, Returned after its end. StaleRead if only an unreachable member knows the
+    version.
     """
     winner, version = known.winner, observed.version
     if observed.matches(winner):
@@ -137,7 +140,8 @@ def _observe_existing(
 ) -> RecordDraft:
     """The draft for a policy that existed when the record was written.
 
-    Unchanged if it has the recorded content, our own write or that of the winner; else edited.
+    Unchanged if it has the recorded content or that of the winner, or is our own write; else
+    edited, which does not supersede a version that was about to be written here.
     """
     here, merged = stored.here, merge(stored.history, known)
     if observed.digest == here.digest:
@@ -158,8 +162,8 @@ def _observe_appeared(
 ) -> RecordDraft:
     """The draft for a policy that did not exist when the record was written.
 
-    Unchanged if it is our own write or a known version, else created; a deleted version that is
-    back is quarantined.
+    Unchanged if it is our own write, or equals the winner or a known version; else created. A
+    version that is back unedited, although the policy ended, is quarantined as Returned.
     """
     here, version, merged = stored.here, observed.version, merge(stored.history, known)
     winner = merged.winner
@@ -184,7 +188,11 @@ def _observe_appeared(
 def _observe_own_write(
     observed: ObservedPolicy, stored: PolicyRecord, known: History, target: Version, max_flips: int
 ) -> RecordDraft:
-    """The draft for a policy that we wrote: changes by admission are no edit, by users they are."""
+    """The draft for a policy that we wrote at version `target`: unchanged, or edited by a user.
+
+    Other content is taken for a change by admission, and no edit, if labels and annotations are as
+    written and the generation is not above that of the write.
+    """
     meta = observed.policy.metadata
     written = stored.here.generation if stored.here.uid == meta.uid else 1
     same_metadata = (observed.content.labels, observed.content.annotations) == (
@@ -200,9 +208,10 @@ def _observe_own_write(
 def _observe_absent(
     view: MemberView, stored: PolicyRecord, known: History
 ) -> RecordDraft | Disappeared:
-    """Disappeared if a policy that was applied, and should be present, is gone without its parents.
+    """Disappeared if an applied policy whose winner is Present is gone, and its parents are not.
 
-    Else a draft in which the policy is absent here.
+    Parents are its served kind, definition and namespace. Else the draft without event in which the
+    policy is absent here.
     """
     here = stored.here
     cleared = draft_unchanged(stored, known, absent_state(here))
@@ -221,7 +230,9 @@ def _observe_unfederated(
 ) -> RecordDraft | Disappeared:
     """The draft for a policy that is not federated any more: orphaned if it has the recorded uid.
 
-    With another uid the recorded one has Disappeared, or is cleared from the record.
+    Only cleared from the record, without an event, if it was not recorded as existing, was
+    quarantined, or has ended. With another uid the recorded policy has Disappeared if it was
+    applied and its parents remain; else it is cleared too.
     """
     here = stored.here
     cleared = draft_unchanged(stored, known, absent_state(here))
@@ -242,9 +253,10 @@ def _observe_unfederated(
 def _observe_quarantined(
     observed: ObservedPolicy, stored: PolicyRecord, known: History, max_flips: int
 ) -> RecordDraft:
-    """The draft for a quarantined policy: it waits for a match with the winner, or a resolution.
+    """The draft for a quarantined policy, which stays so until it equals the winner or is resolved.
 
-    The resolve annotation keeps it or yields to the winner; one that flapped is freed by an edit.
+    Resolve annotation `keep`: its content becomes the version that supersedes all; `yield`: the
+    winner will replace it. One that flapped counts as created once its content is changed.
     """
     merged = merge(stored.history, known)
     if observed.matches(merged.winner):
@@ -264,9 +276,11 @@ def _observe_quarantined(
 def _observe_resolution(
     observed: ObservedPolicy, stored: PolicyRecord, known: History
 ) -> RecordDraft | None:
-    """The record with the version that the resolve annotation chooses, by `keep` or a cluster's id.
+    """The draft with the version that the resolve annotation chooses: `keep`, or a cluster's id.
 
-    None without it or without overruled versions, for another id, or if the policy has changed.
+    `keep` chooses the policy as it is, an id the overruled version made in that cluster. None
+    without the annotation or overruled versions, for another id, or if the policy differs from its
+    record.
     """
     resolution = observed.policy.metadata.annotations.get(RESOLVE_ANNOTATION, "")
     merged = merge(stored.history, known)
@@ -291,10 +305,10 @@ def _resolve_with(
     *,
     state: State = "Present",
 ) -> RecordDraft:
-    """The draft after a user's resolution: this content, or this end, supersedes all others.
+    """The draft after a user's resolution: a new event that supersedes all versions in `merged`.
 
-    The count of versions that clusters undid in turn starts anew. If the policy has the digest, it
-    counts as that version.
+    It has this content and state, and all flips are reset. The policy is recorded as Applied: at
+    the new version if it has the digest, else at the one it was recorded at.
     """
     actor = choose_actor(
         stored, merged, observed.view, observed.digest, version_number(observed.policy)

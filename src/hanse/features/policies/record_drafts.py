@@ -76,11 +76,11 @@ class ObservedPolicy(Struct, frozen=True):
 def draft_creation(
     observed: ObservedPolicy, stored: PolicyRecord, known: History, max_flips: int
 ) -> RecordDraft:
-    """The draft after a user created the policy.
+    """The draft after a user created the policy: a new version in the members' merged history.
 
-    Its version supersedes only deleted or orphaned ones. `known` is the merged history of all
-    members. The policy is quarantined once clusters have undone each other's versions `max_flips`
-    times in a row.
+    It supersedes only the deletions and orphanings in the member's own record. Instead, the policy
+    is quarantined as Flapping if clusters have undone each other's versions `max_flips` times in a
+    row.
     """
     merged = merge(stored.history, known)
     winner = merged.winner
@@ -104,9 +104,9 @@ def draft_edit(
 ) -> RecordDraft:
     """The draft after a user's edit, which supersedes all versions in `stored` but `concurrent`.
 
-    Versions that only `known`, the merged history of all members, has stay beside it; if by this
-    edit clusters undo each other for the `max_flips`th time in a row, the policy is quarantined
-    instead, without a new version.
+    Versions that only `known`, the merged history of all members, has stay beside it. If by this
+    edit clusters undo each other for the `max_flips`th time in a row, the policy is quarantined as
+    Flapping instead, without a new version.
     """
     unseen = frozenset(concurrent)
     seen = [e for e in stored.history.entries if e.dot not in unseen]
@@ -126,7 +126,10 @@ def draft_edit(
 
 
 def draft_deletion(view: MemberView, stored: PolicyRecord, known: History) -> RecordDraft:
-    """The draft after a user deleted the policy: an event that supersedes all recorded versions."""
+    """The draft after a user deleted the policy: an event that supersedes all recorded versions.
+
+    Versions that only `known`, the merged history of all members, has stay beside it.
+    """
     return draft_event(
         stored, known, view, "Deleted", DELETED_DIGEST, absent_state(stored.here), ()
     )
@@ -143,7 +146,8 @@ def draft_event(
 ) -> RecordDraft:
     """The draft after a deletion or orphaning (`state`) in this member, which is `here` then.
 
-    `known` is the merged history of all members; the user did not know `concurrent` versions.
+    The event supersedes all stored versions but `concurrent`, which the user did not know; versions
+    that only `known`, the merged history of all members, has stay beside it.
     """
     actor = choose_actor(stored, known, view, digest, stored.here.seen)
     after = append_event(stored.history, actor, state, Content(), digest, concurrent)
@@ -151,7 +155,10 @@ def draft_event(
 
 
 def draft_unchanged(stored: PolicyRecord, known: History, here: LocalState) -> RecordDraft:
-    """The draft without a new event: state `here`, and the merged history of all members."""
+    """The draft without a new event: state `here`, and the stored history merged with `known`.
+
+    It keeps content that is lost by a restore of the member, as `superseded_content` says.
+    """
     return RecordDraft(
         merge(stored.history, known), here, stored.actor, superseded_content(stored, known)
     )
@@ -160,7 +167,10 @@ def draft_unchanged(stored: PolicyRecord, known: History, here: LocalState) -> R
 def draft_quarantine(
     observed: ObservedPolicy, history: History, reason: Reason, stored: PolicyRecord | None = None
 ) -> RecordDraft:
-    """The draft of a policy that is quarantined: it is kept, and replicated nowhere."""
+    """The draft that records a policy as Quarantined, at no version, with this reason and history.
+
+    The actor id, and content that a restore superseded, are those of `stored`.
+    """
     here = replace(observed.state_at(None), phase="Quarantined", reason=reason)
     if stored is None:
         return RecordDraft(history, here)
@@ -170,15 +180,16 @@ def draft_quarantine(
 def absent_state(here: LocalState) -> LocalState:
     """The state of a policy that does not exist here: Pending, without a uid.
 
-    The target of an unfinished write is kept.
+    It keeps the target of `here`, a write that may be unfinished, if that is Pending or Released.
     """
     return LocalState(target=here.target if here.phase in ("Pending", "Released") else None)
 
 
 def choose_actor(stored: PolicyRecord, known: History, view: MemberView, *parts: object) -> str:
-    """The actor id for the next event: a new one if others know more events of ours than we do.
+    """The actor id for the next event: the stored one, unless others know more of its events.
 
-    `parts` are hashed into a new id, so that it differs from earlier ones.
+    Then, or without a stored one, a new id into which `parts` are hashed, so that it differs from
+    earlier ones.
     """
     own_count = stored.history.context.get(stored.actor, 0)
     others_know = max(h.context.get(stored.actor, 0) for h in (known, view.known_events))
@@ -189,10 +200,11 @@ def choose_actor(stored: PolicyRecord, known: History, view: MemberView, *parts:
 
 
 def superseded_content(stored: PolicyRecord, known: History) -> SupersededContent | None:
-    """Content that is overwritten because the member was restored to an earlier state.
+    """The content to keep in the record because a restore of the member lost it.
 
-    `known`, the merged history of all members, tells that. No user decided against it, so the
-    record keeps it. Else what the record keeps already; None if nothing.
+    That of the stored winner, if it is Present, other members know later events of the record's
+    actor, and the merge with `known` supersedes it by other content. Else what the record keeps
+    already, which may be None.
     """
     own_count = stored.history.context.get(stored.actor, 0)
     if not stored.actor or known.context.get(stored.actor, 0) <= own_count:

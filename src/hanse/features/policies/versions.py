@@ -35,6 +35,7 @@ class Dot(Struct, frozen=True, order=True, array_like=True):
         return self.actor.partition("~")[0]
 
     def __str__(self) -> str:
+        """`ACTOR:COUNT`."""
         return f"{self.actor}:{self.count}"
 
 
@@ -57,7 +58,7 @@ class Version(Struct, frozen=True, omit_defaults=True):
     def priority(self) -> tuple[int, int, str, int, str]:
         """Sort key of conflicting versions, the highest wins: orphaned, present, deleted.
 
-        Then by weight.
+        Then the larger weight, actor id, count and digest.
         """
         actor, count = self.dot.actor, self.dot.count
         return (_STATE_RANK[self.state], self.weight, actor, count, self.digest)
@@ -74,12 +75,12 @@ class History(Struct, frozen=True):
         return self.context.get(dot.actor, 0) >= dot.count
 
     def entry(self, dot: Dot | None) -> Version | None:
-        """The version of an event; None if it is superseded or unknown."""
+        """The version of an event; None if it is superseded or unknown, or the event is None."""
         return next((e for e in self.entries if e.dot == dot), None)
 
     @property
     def winner(self) -> Version | None:
-        """The version that wins, the same for all with the same history; None for an empty one."""
+        """The version of the highest priority; None for a history without versions."""
         return max(self.entries, key=lambda e: e.priority, default=None)
 
     @property
@@ -102,9 +103,10 @@ EMPTY_HISTORY = History()
 
 
 def merge(one: History, other: History) -> History:
-    """Merge two histories: versions that either supersedes are dropped.
+    """The merge of two histories, without versions that one contains and the other has superseded.
 
-    Of two versions with the same dot the one of higher priority is kept.
+    Each actor's count in the context is the larger one. Of two versions with the same dot the one
+    of higher priority is kept.
     """
     if one == other or other.is_empty:
         return one
@@ -121,12 +123,12 @@ def merge(one: History, other: History) -> History:
 
 
 def merge_all(histories: Iterable[History]) -> History:
-    """Merge any number of histories."""
+    """The merge of any number of histories; the empty history for none."""
     return reduce(merge, histories, EMPTY_HISTORY)
 
 
 def _not_superseded(one: History, other: History) -> Iterable[Version]:
-    """The versions of one history that another does not supersede."""
+    """The versions of `one` that `other` contains too, or whose events `other` does not know."""
     contained = {e.dot for e in other.entries}
     return (e for e in one.entries if e.dot in contained or not other.covers(e.dot))
 
@@ -139,9 +141,9 @@ def append_event(
     digest: str,
     concurrent: Iterable[Dot] = (),
 ) -> History:
-    """The history after one more event of an actor, which supersedes all versions in `known`.
+    """A new history: `known` with one more event of an actor, which supersedes the versions in it.
 
-    But for the `concurrent` ones, which its user did not know.
+    Only the versions of `concurrent` dots, which the user did not know, stay beside the new one.
     """
     count = known.context.get(actor, 0) + 1
     context = dict(sorted({**known.context, actor: count}.items()))
@@ -165,9 +167,10 @@ def append_event(
 
 
 def count_flips(before: Version | None, cluster: ClusterId, digest: str) -> int:
-    """How often in a row clusters undid each other, if this digest replaces `before`.
+    """How often in a row clusters undid each other, if `cluster` replaces `before` by this digest.
 
-    0 unless the digest is the one that `before`, made in another cluster, had replaced.
+    One more than the flips of `before` if that was made in another cluster and had replaced this
+    very digest; else 0.
     """
     if before is None or before.before != digest or before.dot.cluster == cluster:
         return 0

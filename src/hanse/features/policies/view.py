@@ -49,7 +49,10 @@ class PoliciesView:
     reads = (Watch(Role.LOCAL, ConfigMap, SYSTEM, f"{LEDGER_LABEL}={POLICIES}"),)
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
-        """The item key of every policy with a record in any cluster: `NAMESPACE/NAME`."""
+        """The item key of every policy with a record in any cluster: `NAMESPACE/NAME`.
+
+        `every namespace/NAME` for a cluster-wide policy.
+        """
         return {key for _, ledger in snapshot.everywhere(ConfigMap) for key in _item_key(ledger)}
 
     def keys_for(self, change: Change) -> Iterable[str]:
@@ -105,7 +108,7 @@ def _policy_item(
 ) -> FeatureItem:
     """The item of a policy: its state in each cluster and its problems.
 
-    An overruled policy is shown as a conflict, with its versions.
+    One with overruled versions is shown as `conflict`, with the winning and the overruled versions.
     """
     parts = tuple(_member_part(where, one) for where, one in sorted(policy.members.items()))
     findings = tuple(_findings(policy, snapshot))
@@ -130,7 +133,10 @@ def _policy_item(
 
 
 def _findings(policy: PolicyView, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """What is wrong with a policy in each member; PolicyConflict by overruled version."""
+    """A finding for each member whose status needs attention, by cluster.
+
+    Then PolicyConflict for each overruled version.
+    """
     kind = _kind(policy).kind.name
     for cluster, member in sorted(policy.members.items()):
         if member.needs_attention:
@@ -152,7 +158,10 @@ def _findings(policy: PolicyView, snapshot: MultiClusterSnapshot) -> Iterator[Fi
 def _member_finding(
     policy: PolicyView, cluster: ClusterId, member: MemberStatus, snapshot: MultiClusterSnapshot
 ) -> Finding:
-    """PolicyQuarantined, PolicyDeletionHeld or PolicyBlocked of a policy in one member."""
+    """PolicyQuarantined (by phase), PolicyDeletionHeld (reason Held) or else PolicyBlocked.
+
+    Its subject is the policy in one member.
+    """
     subject = Ref(_kind(policy).kind.name, policy.name, policy.namespace, cluster)
     message = f"in {cluster}: {member.message or member.reason}"
     if member.phase == "Quarantined":
@@ -191,7 +200,10 @@ def _kind(policy: PolicyView) -> type[AntreaClusterNetworkPolicy | AntreaNetwork
 def _unblock_remedy(
     policy: PolicyView, where: ClusterId, member: MemberStatus, snapshot: MultiClusterSnapshot
 ) -> Remedy:
-    """The command that federates the plain policy in the way; advice if blocked otherwise."""
+    """The remedy of a Blocked policy, by its reason.
+
+    If a plain policy has its name, the command that federates that; else advice only.
+    """
     if member.reason != "PlainPolicy":
         return remedy(advice="mend what the message names; it is tried again by itself")
     kind = _kind(policy).kind
@@ -203,7 +215,10 @@ def _unblock_remedy(
 
 
 def _member_part(where: ClusterId, one: MemberStatus) -> ClusterPart:
-    """A cluster's part: bad if it needs attention, good if Applied, else idle."""
+    """A cluster's part: bad if it needs attention, good if Applied, else idle.
+
+    Its text is the reason, or else the phase.
+    """
     state: State = "bad" if one.needs_attention else "good" if one.phase == "Applied" else "idle"
     return ClusterPart(cluster=where, state=state, text=one.reason or one.phase)
 
@@ -234,9 +249,10 @@ def _check_policy(
     where: ClusterId,
     snapshot: MultiClusterSnapshot,
 ) -> Iterator[Finding]:
-    """PolicyIgnored and PolicyNotEnforced of one policy.
+    """PolicyIgnored if the federation annotation has no effect, and PolicyNotEnforced, of a policy.
 
-    Of a federated one also PolicyLocalPeers and PolicyNamesNothing.
+    Of a federated one also PolicyLocalPeers, whose subject names no cluster, for each peer warning,
+    and one PolicyNamesNothing for all missing names.
     """
     annotations = policy.metadata.annotations
     if message := ignored_annotation_warning(annotations):
@@ -285,7 +301,8 @@ def _missing_name_messages(
 ) -> Iterator[str]:
     """A message for each group or Service that a policy names and its cluster does not have.
 
-    Nothing about a kind that is not listed there.
+    A group is a Group in its namespace, of a cluster-wide policy a ClusterGroup. Nothing about a
+    kind that is not listed there.
     """
     namespace = policy.metadata.namespace
     for path, group in named_groups(policy.spec):
@@ -303,7 +320,7 @@ def _missing_name_messages(
 
 
 def clusters_naming_services(snapshot: MultiClusterSnapshot) -> Iterator[ClusterId]:
-    """The clusters that have policies which name Services as peers."""
+    """The clusters with an Antrea policy, federated or not, that has toServices in egress rules."""
     for where in snapshot.clusters:
         kinds: tuple[type[AntreaNetworkPolicy | AntreaClusterNetworkPolicy], ...] = (
             AntreaNetworkPolicy,
@@ -322,9 +339,10 @@ def _unenforced_message(
     where: ClusterId,
     snapshot: MultiClusterSnapshot,
 ) -> Iterator[str]:
-    """A message if a policy applies to machines, and no ExternalEntity is of an ExternalNode.
+    """One message if a policy applies to machines, and no ExternalEntity is of an ExternalNode.
 
-    Those that Hanse writes are of none.
+    It does so by `externalEntitySelector` in appliedTo. ExternalEntities that Hanse writes are of
+    none.
     """
     paths = [
         f"spec.{path}.externalEntitySelector"

@@ -30,7 +30,10 @@ class PolicyPeersWebhook:
     )
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:  # noqa: ARG002 - the protocol
-        """Always allow; warn of an ignored annotation, or of peers of a federated policy."""
+        """Always allow; warn of a federation annotation without effect.
+
+        Without that, warn of the peers of a policy that is federated.
+        """
         metadata = review.object.get("metadata") or {}
         annotations = metadata.get("annotations") or {}
         spec = review.object.get("spec")
@@ -42,7 +45,7 @@ class PolicyPeersWebhook:
 
 
 def ignored_annotation_warning(annotations: Mapping[str, str]) -> str:
-    """The warning about a value of the federation annotation that has no effect; else empty."""
+    """The warning about a federation annotation other than `true` or `false`; else empty."""
     value = spelled_value(annotations, "federated.anp")
     if value in (None, "true", "false"):
         return ""
@@ -51,7 +54,11 @@ def ignored_annotation_warning(annotations: Mapping[str, str]) -> str:
 
 
 def peer_warnings(spec: Wire) -> tuple[str, ...]:
-    """Warnings, each with a field path: Services with a scope, or only peers of one cluster."""
+    """Warnings, each with a field path: one for each Service in toServices that has a scope.
+
+    One more, with the first peer's path, if there are peers, all select only objects of the
+    policy's own cluster, and no rule has toServices.
+    """
     peers = tuple(policy_peers(spec))
     warnings = [
         f"spec.{path}.scope: a federated Service is named without scope; leave it out"

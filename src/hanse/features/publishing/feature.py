@@ -41,7 +41,8 @@ class Publishing:
     ) -> None:
         """Watch what the sources watch, and the kinds that the options publish to.
 
-        Watches of kinds with a `Published` condition also write status.
+        Watches of kinds with a `Published` condition also write status. Another feature writes the
+        DNSEndpoints of `self_published` sources: they are only published on a name server.
         """
         self._sources = {source.name: source for source in sources}
         self._self_published = self_published
@@ -78,7 +79,8 @@ class Publishing:
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         """The keys that the zone sources name for a change, each prefixed with its source's name.
 
-        For a DNSEndpoint only the keys of ours that share a name with it; none for a PublishedName.
+        For a DNSEndpoint only the keys of our DNSEndpoints that share a name with it, and none of
+        the sources; none for a PublishedName.
         """
         if isinstance(change, ObjectChange) and isinstance(change.object, PublishedName):
             return  # the runtime enqueues the key of an owned object
@@ -99,7 +101,9 @@ class Publishing:
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
         """The DNSEndpoint and PublishedNames of a key's names in the zone, with status changes.
 
-        A source that cannot be read keeps all objects; one no longer configured has an empty plan.
+        Each only if the options ask for it; no DNSEndpoint for a source of which another feature
+        writes them. A source that cannot be read keeps all objects; one no longer configured has an
+        empty plan.
         """
         source_name, _, topic = key.topic.partition(".")
         source = self._sources.get(source_name)

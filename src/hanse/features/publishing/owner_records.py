@@ -50,10 +50,11 @@ def owner_record(meta: Meta) -> dns.rdataset.Rdataset:
 def parse_published_names(
     content: Iterable[tuple[str, dns.rdataset.Rdataset]],
 ) -> Iterator[PublishedName]:
-    """Each name in a zone as a PublishedName; without a valid owner record it has no owner claim.
+    """Each name in a zone as a PublishedName, sorted by name.
 
-    Only record sets of published types are kept, so that it may have none. Names with DNSSEC
-    records alone are left out.
+    It has the labels and annotations of its owner record; without a valid one no owner claim. Only
+    record sets of published types are kept, so that it may have none. Names with DNSSEC records
+    alone are left out, but those with an owner record alone are not.
     """
     records: dict[str, list[RecordSet]] = {}
     owners: dict[str, Meta] = {}
@@ -73,7 +74,7 @@ def parse_published_names(
 
 
 def _parse_owner(name: str, rdataset: dns.rdataset.Rdataset) -> Mapping[str, Meta]:
-    """The metadata in an owner record, by name; empty if it is malformed."""
+    """The metadata in an owner record, under the name that it owns; empty if it is malformed."""
     if rdataset.rdtype != dns.rdatatype.TXT or len(rdataset) != 1:
         return {}
     try:

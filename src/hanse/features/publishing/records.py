@@ -49,7 +49,10 @@ def record_sets(node: ZoneNode) -> tuple[RecordSet, ...]:
 
 
 def published_names(nodes: Iterable[ZoneNode]) -> tuple[PublishedName, ...]:
-    """A PublishedName for each node that has record sets of published types."""
+    """A PublishedName for each node that has record sets of published types; others are left out.
+
+    Its name is the node's without the final dot.
+    """
     return tuple(
         PublishedName(
             metadata=Meta(name=name_text(node.name).removesuffix(".")),
@@ -66,7 +69,10 @@ def dns_endpoint(
     nodes: Iterable[ZoneNode],
     render: Callable[[ZoneNode], Iterable[DNSRecord]],
 ) -> DNSEndpoint | None:
-    """One DNSEndpoint with all names of a key; None if there are none."""
+    """One DNSEndpoint with the records of all nodes of a key, by `render`; None if there are none.
+
+    Its name is unique for the key.
+    """
     records = tuple(record for node in nodes for record in render(node))
     if not records:
         return None
@@ -75,7 +81,7 @@ def dns_endpoint(
 
 
 def endpoint_records(node: ZoneNode) -> Iterator[DNSRecord]:
-    """The record sets of a node as DNSEndpoint records, for all providers."""
+    """The record sets of a node as DNSEndpoint records without weights, for all providers."""
     for record_set in record_sets(node):
         yield DNSRecord(
             dns_name=name_text(node.name).removesuffix("."),
@@ -89,7 +95,7 @@ def weighted_records(node: ZoneNode) -> Iterator[DNSRecord]:
     """As `endpoint_records`, but with one weighted record set for each variant of an address type.
 
     Providers reject a name that has sets with and without a weight, so address types with a single
-    variant get a weight, too.
+    variant get a weight, too. A set's identifier is its target if it has one, else `all`.
     """
     address_rrsets = {
         type_mnemonic(a.type): a for a in node.rrsets if a.type in (RecordType.A, RecordType.AAAA)
@@ -110,9 +116,9 @@ def weighted_records(node: ZoneNode) -> Iterator[DNSRecord]:
 
 
 def _weighted_targets(rrset: RRset) -> dict[tuple[str, ...], int]:
-    """The targets of each variant with its weight; equal targets add up.
+    """The targets of each variant with its weight; variants with equal targets add up.
 
-    All are scaled down if the highest is above the maximum of Route 53, to 1 at least.
+    All are scaled down if the highest is above 255, the maximum of Route 53, to 1 at least.
     """
     weights: dict[tuple[str, ...], int] = {}
     for variant in rrset.variants:
@@ -137,7 +143,10 @@ def _targets(record_set: RecordSet) -> tuple[str, ...]:
 
 
 def _object_name(key: Key) -> str:
-    """A readable object name that is unique for a key: its parts, cut to a length, and a digest."""
+    """A readable object name that is unique for a key: its parts, cut to a length, and a digest.
+
+    In lower case, with dashes for underscores.
+    """
     digest = blake2b(str(key).encode(), digest_size=5).hexdigest()
     parts = [part for part in (key.name, key.namespace, key.topic) if part]
     readable = "-".join(parts).lower().replace("_", "-")[:_MAX_READABLE]

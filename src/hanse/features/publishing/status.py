@@ -67,7 +67,8 @@ def status_changes(
 ) -> tuple[tuple[Patch, ...], tuple[EventRequest, ...]]:
     """Status patches for the objects of a key, and Events when publishing fails or works again.
 
-    There is no condition before the first failure, and no change while the state is unknown.
+    There is no condition before the first failure, and no change while the state is unknown: no
+    name fails, and not all are published yet.
     """
     patches: list[Patch] = []
     events: list[EventRequest] = []
@@ -84,7 +85,10 @@ def status_changes(
 
 
 def conflicting_keys(endpoint: DNSEndpoint, feature: str, snapshot: Snapshot) -> Iterator[str]:
-    """The keys of a feature's DNSEndpoints here that share a name with this one, its own too."""
+    """The keys of a feature's DNSEndpoints here that share a name with this one, its own too.
+
+    They are texts, once for each shared name; only of DNSEndpoints that serve this cluster.
+    """
     for record in endpoint.spec.endpoints:
         for other in snapshot.by(snapshot.local, ENDPOINTS_BY_DNS_NAME, record.dns_name):
             claim = owner_claim(other)
@@ -93,7 +97,10 @@ def conflicting_keys(endpoint: DNSEndpoint, feature: str, snapshot: Snapshot) ->
 
 
 def _patch(subject: _Subject, desired_condition: Condition, snapshot: Snapshot) -> Patch:
-    """The status patch that sets the condition; without `observedGeneration` where not counted."""
+    """The status patch that sets the condition beside the subject's others.
+
+    Without `observedGeneration` where the subject's conditions do not have it.
+    """
     after = msgspec.to_builtins(
         merge_conditions(subject.conditions, [desired_condition], snapshot.now, subject.generation)
     )
@@ -106,7 +113,8 @@ def _patch(subject: _Subject, desired_condition: Condition, snapshot: Snapshot) 
 def _subjects_of(key: Key, snapshot: Snapshot) -> Iterator[_Subject]:
     """The objects that get the condition of a key: a local ServiceImport or GlobalService.
 
-    For names of stateful sets, those sets on the broker.
+    For names of stateful sets, those sets on the broker whose StatefulSetShares name the key's
+    Service. None for other topics, and for objects that do not exist.
     """
     match key.topic:
         case "services.service":
@@ -134,7 +142,10 @@ def _subjects(
     where: str,
     several: Iterable[ServiceImport | GlobalService | StatefulSet | FederatedStatefulSet | None],
 ) -> Iterator[_Subject]:
-    """Existing objects as subjects, with conditions; those of a StatefulSet have no generation."""
+    """Existing objects as subjects, with conditions; None is skipped.
+
+    Those of a StatefulSet have no `observedGeneration`.
+    """
     for obj in several:
         if obj is None:
             continue
@@ -149,9 +160,9 @@ def _subjects(
 def _condition(
     failures: Sequence[_Failure], current: Condition | None, *, complete: bool
 ) -> Condition | None:
-    """Published: False with the first failure; True if it was set before and all is published.
+    """Published: False with the first failure, and how many more; else True or no change.
 
-    Else None: no change.
+    True if the condition was set before and all is published (`complete`); None: no change.
     """
     if failures:
         first, more = failures[0], len(failures) - 1
@@ -180,7 +191,10 @@ def _failures(key: Key, item: Desired, snapshot: Snapshot) -> Iterator[_Failure]
 
 
 def _name_conflicts(endpoint: DNSEndpoint, snapshot: Snapshot) -> Iterator[_Failure]:
-    """Names that another DNSEndpoint has, too: ExternalDNS would publish either."""
+    """A failure for each name that another DNSEndpoint has, too: ExternalDNS would publish either.
+
+    It is by whatever owner; each name once.
+    """
     for name in dict.fromkeys(record.dns_name for record in endpoint.spec.endpoints):
         for other in snapshot.by(snapshot.local, ENDPOINTS_BY_DNS_NAME, name):
             if other.metadata.name != endpoint.metadata.name:
@@ -189,7 +203,7 @@ def _name_conflicts(endpoint: DNSEndpoint, snapshot: Snapshot) -> Iterator[_Fail
 
 
 def _published_name(obj: Object) -> str:
-    """The published name, or the first of several."""
+    """The name of a PublishedName, or the first name of a DNSEndpoint."""
     if isinstance(obj, DNSEndpoint):
         return obj.spec.endpoints[0].dns_name
     return obj.name
@@ -202,13 +216,19 @@ def _is_published(key: Key, item: Desired, snapshot: Snapshot) -> bool:
 
 
 def _is_ours(key: Key, found: Object, snapshot: Snapshot) -> bool:
-    """Whether the owner claim of an object is of this key and of this cluster."""
+    """Whether the owner claim of an object is of this key and of the local cluster.
+
+    False without a claim; the feature of the claim does not count.
+    """
     claim = owner_claim(found)
     return claim is not None and (claim.key, claim.serves) == (str(key), snapshot.local)
 
 
 def _conflict_message(found: Object) -> str:
-    """The message for a name that another object has: who owns it, and what to do."""
+    """The message for a name that another object has: who owns it, and what to do.
+
+    By the owner claim of a DNSEndpoint or PublishedName, else for one that Hanse did not make.
+    """
     claim = owner_claim(found)
     if claim is not None:
         return (

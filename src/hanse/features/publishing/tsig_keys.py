@@ -24,7 +24,8 @@ class InvalidTsigKey(ValueError):
 def parse_tsig_key(text: str) -> dns.tsig.Key:
     """The key in what `tsig-keygen` writes, or in a line `algorithm:name:secret`.
 
-    Raises InvalidTsigKey if there is no usable key.
+    The first one counts, and a block before a line. Raises InvalidTsigKey if there is no usable
+    key.
     """
     block, line = _BLOCK.search(text), _LINE.search(text)
     if block is not None:

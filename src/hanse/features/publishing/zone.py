@@ -24,6 +24,7 @@ class DnsEndpointZone:
     watches: tuple[Watch, ...] = (Watch(Role.LOCAL, DNSEndpoint, indexes=(ENDPOINTS_BY_NAME,)),)
 
     def __init__(self, view: View, zone: str) -> None:
+        """The names below `zone`; the view has the TTL of records that have none."""
         self.view = view
         self._apex = wire_name(zone)
         self.zones: tuple[bytes, ...] = (self._apex,)
@@ -36,7 +37,10 @@ class DnsEndpointZone:
         return snapshot.listed_or_unserved(snapshot.local, DNSEndpoint)
 
     def keys(self, snapshot: Snapshot) -> Iterator[Key]:
-        """One key for each distinct name, in lower case, of all DNSEndpoints."""
+        """One key for each distinct name, in lower case, of all DNSEndpoints.
+
+        Also for names outside of the zone, which have no node.
+        """
         yield from {
             Key(NAME, record.dns_name.lower())
             for dns_endpoint in snapshot.all(snapshot.local, DNSEndpoint)
@@ -44,7 +48,10 @@ class DnsEndpointZone:
         }
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """The names of a local DNSEndpoint before and after a change; facts affect none."""
+        """The names of a local DNSEndpoint before and after a change, in lower case.
+
+        None for facts, other clusters and other kinds.
+        """
         match change:
             case ObjectChange(where, before, after) if where == snapshot.local:
                 return {
@@ -59,13 +66,14 @@ class DnsEndpointZone:
     def records_for(self, snapshot: Snapshot) -> Callable[[Key], Sequence[ZoneNode]]:
         """A function that builds the node of a name from all DNSEndpoints that have it.
 
-        It returns no node for a name outside of the zone or without usable records.
+        It returns no node, an empty tuple, for a name outside of the zone or without usable
+        records.
         """
 
         def build_nodes(key: Key) -> Sequence[ZoneNode]:
             """The node of a name from all DNSEndpoints that have it.
 
-            None outside of the zone, or without usable records.
+            An empty tuple outside of the zone, or without usable records.
             """
             name = self._name_in_zone(key.name)
             records = [
@@ -80,14 +88,15 @@ class DnsEndpointZone:
         return build_nodes
 
     def _name_in_zone(self, text: str) -> bytes | None:
-        """Parse a name; None if it is not below the zone."""
+        """Parse a name; None if it is invalid, or neither the zone's apex nor below it."""
         name = parse_name(text)
         return name if name is not None and is_subdomain(name, self._apex) else None
 
     def _rrsets(self, records: Sequence[DNSRecord]) -> Iterator[RRset]:
         """The RRsets of all valid A and AAAA targets, or else of the first CNAME if it is valid.
 
-        They have the lowest TTL of the records, or the view's if none has one.
+        They have the lowest TTL of the records, or the view's if none has one. Other types of
+        records are ignored; none at all without a valid target.
         """
         ttl = min((r.record_ttl for r in records if r.record_ttl), default=self.view.ttl)
         targets = [t for r in records if r.record_type in ("A", "AAAA") for t in r.targets]

@@ -33,9 +33,10 @@ from hanse.model.snapshot import Snapshot
 def plan_aggregate(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     """The plan of one service's ServiceImport on the broker; every agent computes the same.
 
-    The current one is kept while a record has a newer schema or the state of an exporter that
-    publishes nothing is unknown. For agents of Lighthouse 0.15 a second ServiceImport in their form
-    is planned, unless a foreign one has its name. Empty without a broker or exports.
+    The current one, if any, is kept while a record has a newer schema or the state of an exporter
+    that publishes nothing is unknown; exporters write before others, the oldest first. For agents
+    of Lighthouse 0.15 a second ServiceImport in their form is planned, unless a foreign one has its
+    name. Empty without a broker or exports.
     """
     broker = broker_cluster(snapshot)
     if broker is None:
@@ -78,7 +79,10 @@ def plan_aggregate(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
 
 
 def keys_of_aggregates(snapshot: Snapshot, exporter: ClusterId = "") -> Iterator[Key]:
-    """The keys of imports on the broker that name `exporter` in their status; of all, if empty."""
+    """The keys of imports on the broker that name `exporter` in their status; of all, if empty.
+
+    Only of those with our labels of name and namespace; none without a broker.
+    """
     broker = broker_cluster(snapshot)
     for aggregate in snapshot.all(broker, ServiceImport) if broker is not None else ():
         labels = aggregate.metadata.labels

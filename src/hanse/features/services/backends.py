@@ -50,7 +50,7 @@ def _service_key(endpoint_slice: EndpointSlice) -> Iterator[str]:
 
 
 def _source_cluster(endpoint_slice: EndpointSlice) -> Iterator[str]:
-    """Index key: the source cluster of an imported slice."""
+    """Index key: the source cluster of an imported slice; none for other slices."""
     if (
         SERVICE_NAME in endpoint_slice.metadata.labels
         and SOURCE_CLUSTER in endpoint_slice.metadata.labels
@@ -105,7 +105,8 @@ class ClusterBackends(Struct, frozen=True, gc=False):
 def clusterset_rules(view: View, snapshot: Snapshot) -> ClusterSetRules:
     """Profile, weights and expired clusters as the ClusterSet has them, or the defaults.
 
-    The view's profile takes precedence; the local cluster never counts as expired.
+    The view's profile takes precedence. Clusters that have left count as expired, too; the local
+    cluster never does.
     """
     broker = broker_cluster(snapshot)
     spec = clusterset_spec(snapshot, broker)
@@ -118,8 +119,9 @@ def clusterset_rules(view: View, snapshot: Snapshot) -> ClusterSetRules:
 def _has_read_rules(broker: ClusterId | None, snapshot: Snapshot) -> bool:
     """Whether the ClusterSet, and records of members where they are watched, are listed.
 
-    True without a broker: the rules are the defaults. False while a broker is being left, whose
-    imports stand until they are withdrawn.
+    A kind that is not served counts as listed; False if neither is watched. True without a broker:
+    the rules are the defaults. False while a broker is being left, whose imports stand until they
+    are withdrawn.
     """
     if broker is None:
         return not any(Role.BROKER in state.roles for state in snapshot.facts(ClusterState))
@@ -168,6 +170,7 @@ def _cluster_weight(
     """The weight and priority in annotations of a cluster's slices, else those of the ClusterSet.
 
     Slices written by Hanse without annotations have the defaults, whatever the ClusterSet says now.
+    Of several slices the last counts.
     """
     weighting = rules.weights.get(cluster, _DEFAULT_WEIGHT)
     for endpoint_slice in slices:
@@ -198,7 +201,7 @@ def _parse_share(text: str) -> int | None:
 def _ready_addresses(endpoint_slice: EndpointSlice) -> tuple[EndpointAddress, ...]:
     """The valid addresses of a slice's ready endpoints, each with its host name or dashed address.
 
-    An unset ready condition counts as ready.
+    An unset ready condition counts as ready; the label is in lower case.
     """
     ports = endpoint_slice.ports or ()
     addresses: list[EndpointAddress] = []

@@ -33,7 +33,10 @@ class ClusterZone:
     )
 
     def __init__(self, view: View, zone: str = ZONE) -> None:
-        """The names of the local cluster's Services in `zone`, for a view; nothing is read yet."""
+        """The names of the local cluster's Services in `zone`, for a view; nothing is read yet.
+
+        Raises InvalidName if `zone` is no domain name.
+        """
         self.view = view
         self._apex = wire_name(zone)
         self._services = b"\x03svc" + self._apex
@@ -50,9 +53,9 @@ class ClusterZone:
             yield Key(SERVICE, service.metadata.name, service.metadata.namespace)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """The Services that a changed local Service or EndpointSlice belongs to.
+        """The keys of the local Services that change, or whose EndpointSlices do.
 
-        Facts affect none.
+        None for facts, other kinds and other clusters.
         """
         match change:
             case FactChange():
@@ -65,11 +68,11 @@ class ClusterZone:
     def records_for(self, snapshot: Snapshot) -> Callable[[Key], Sequence[ZoneNode]]:
         """A function that builds all nodes of a Service, or the node of the schema version.
 
-        It returns none for a missing Service or an invalid name.
+        Its result is empty for a missing Service or an invalid name.
         """
 
         def build_nodes(key: Key) -> Sequence[ZoneNode]:
-            """The nodes of a Service, or of the version record; none if it does not exist."""
+            """The nodes of a Service or the version record; none if missing or invalidly named."""
             if key == VERSION:
                 return (version_node(self._apex, SCHEMA_VERSION, self.view.ttl),)
             service = snapshot.get(snapshot.local, Service, key.name, key.namespace)

@@ -30,27 +30,36 @@ from hanse.model.summaries import first_of
 
 
 def _backed_service(endpoint_slice: EndpointSlice) -> Iterator[str]:
-    """Index value: the Service that a slice belongs to; none for slices written by Hanse."""
+    """Index value: `namespace/name` of the Service that a slice belongs to, by its label.
+
+    None without the label, and for slices written by Hanse.
+    """
     labels = endpoint_slice.metadata.labels
     if KUBE_SERVICE in labels and labels.get(MANAGED_BY) != DOMAIN:
         yield f"{endpoint_slice.metadata.namespace}/{labels[KUBE_SERVICE]}"
 
 
 def _imported_service(endpoint_slice: EndpointSlice) -> Iterator[str]:
-    """Index value: the ServiceImport that a slice written by Hanse belongs to."""
+    """Index value: `namespace/name` of the ServiceImport of a slice written by Hanse; else none."""
     labels = endpoint_slice.metadata.labels
     if SERVICE_NAME in labels and labels.get(MANAGED_BY) == DOMAIN:
         yield f"{endpoint_slice.metadata.namespace}/{labels[SERVICE_NAME]}"
 
 
 def _imported_from(endpoint_slice: EndpointSlice) -> Iterator[str]:
-    """Index values: the cluster that an imported slice is of, and empty as of any cluster."""
+    """Index values: empty, for all imported slices, and the cluster that the slice is of.
+
+    None for slices that are not imported ones.
+    """
     if any(_imported_service(endpoint_slice)):
         yield from ("", source_cluster(endpoint_slice))
 
 
 def _published_service(endpoint_slice: EndpointSlice) -> Iterator[str]:
-    """Index value: `namespace/name` of the service that a slice on the broker is published for."""
+    """Index value: `namespace/name` of the service that a slice on the broker is published for.
+
+    None without the labels of both.
+    """
     labels = endpoint_slice.metadata.labels
     if SERVICE_NAMESPACE in labels and SERVICE_NAME in labels:
         yield f"{labels[SERVICE_NAMESPACE]}/{labels[SERVICE_NAME]}"
@@ -81,7 +90,7 @@ def list_published_slices(key: Key, snapshot: Snapshot, broker: ClusterId) -> li
 
 
 def broker_since(snapshot: Snapshot, broker: ClusterId, broker_namespace: str) -> datetime | None:
-    """When the broker's namespace was created; None if it is not read."""
+    """When the broker's namespace was created; None if it is missing or not read."""
     found = snapshot.get(broker, Namespace, broker_namespace)
     return found.metadata.creation_timestamp if found is not None else None
 
@@ -109,10 +118,11 @@ def judge_slices(
     *,
     judge: Callable[[ClusterId, Snapshot, ClusterId, str], MemberState] = member_state,
 ) -> JudgedSlices:
-    """The slices by the states of their clusters, each of which is judged once.
+    """The slices that count, and the silent ones, by the states of their clusters.
 
-    `standing` are those that the import names already; `judge` tells the state of a cluster, which
-    by default is always ready for the local one.
+    Those of READY clusters count, and those of UNKNOWN ones in `standing`, which the import names
+    already; those of GONE clusters are in neither list, all others are silent. `judge` tells the
+    state of a cluster; by default the local one is always READY.
     """
     states: dict[ClusterId, MemberState] = {}
     found = JudgedSlices([], [])
@@ -153,7 +163,11 @@ def awaited_clusters(
 def _may_publish_yet(
     cluster: ClusterId, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> bool:
-    """Whether slices of a cluster, of which none is seen, may exist or be published again."""
+    """Whether slices of a cluster, of which none is seen, may exist or be published again.
+
+    True for an UNKNOWN cluster, unless it has joined anew, and for a READY one, but the local,
+    whose Lease is so new that the watch of slices may be behind; else False.
+    """
     place = (snapshot, broker, broker_namespace)
     match common_state(cluster, *place):
         case MemberState.UNKNOWN:
@@ -188,7 +202,7 @@ def lost_clusters(
 
 
 def exporting_clusters(service_import: ServiceImport | None) -> frozenset[ClusterId]:
-    """The clusters in an import's status; none where there is no import."""
+    """The clusters in an import's status; none for None."""
     named = service_import.status.clusters if service_import is not None else ()
     return frozenset(exporting.cluster for exporting in named)
 
@@ -252,7 +266,7 @@ def disallowed_addresses(slices: Sequence[EndpointSlice], ranges: Sequence[str])
 
 
 def disallowed_message(addresses: Sequence[str], ranges: Sequence[str]) -> str:
-    """The condition message for addresses outside of the ranges."""
+    """The condition message for addresses outside of ranges: the first 3 of them, and 8 ranges."""
     return (
         f"{first_of(addresses)}: outside of {', '.join(ranges[:8])}; it is left out of "
         "imports until the ClusterSet allows it"

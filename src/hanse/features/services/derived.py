@@ -18,7 +18,11 @@ def derived_name(key: Key) -> str:
 
 
 def derived_service(key: Key, name: str, merged: MergedImport) -> Service:
-    """The Service with the ports and affinity of the import, without a selector."""
+    """The Service with the ports, affinity and traffic policy of the import, without a selector.
+
+    It prefers dual stack; its traffic distribution is PreferClose if the import prefers zones, else
+    unset.
+    """
     return Service(
         metadata=Meta(name=name, namespace=key.namespace, labels={SERVICE_NAME: key.name}),
         spec=ServiceSpec(
@@ -56,8 +60,9 @@ def derived_addresses(
 ) -> ClusterSetAddresses | None:
     """The cluster IPs of our derived Service in the import's families; None while it has none.
 
-    None, too, if the Service lacks our label. If it has no family of the import, there are no
-    addresses, and its families are `unsupported`; an import without families has all addresses.
+    None, too, if the Service is missing or lacks our label. If it has no family of the import,
+    there are no addresses, and its families are `unsupported`; an import without families has all
+    addresses.
     """
     service = snapshot.get(snapshot.local, Service, name, key.namespace)
     if service is None or service.metadata.labels.get(SERVICE_NAME) != key.name:
@@ -73,5 +78,5 @@ def derived_addresses(
 
 
 def _ip_family(address: str) -> IPFamily:
-    """The IP family of an address, as Services name it."""
+    """`IPv4` or `IPv6`, as Services name the family of an address; ValueError for other texts."""
     return "IPv6" if address_family(address) == "IPv6" else "IPv4"

@@ -15,7 +15,7 @@ from hanse.model.snapshot import Snapshot
 
 
 def export_key(name: str, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
-    """The key of an export, if the service is exported here."""
+    """The key of an export, if the service is exported here; else none."""
     if name and snapshot.get(snapshot.local, ServiceExport, name, namespace) is not None:
         yield Key("export", name, namespace)
 
@@ -41,7 +41,8 @@ def exports_to_cluster(cluster: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
 def published_keys(endpoint_slice: EndpointSlice, snapshot: Snapshot) -> Iterator[Key]:
     """The keys of import, aggregate and export of the service that a slice on the broker is of.
 
-    The export only if it exists here, or if this cluster is the slice's source.
+    The export only if it exists here, or if this cluster is the slice's source. None without the
+    labels of name and namespace.
     """
     labels = endpoint_slice.metadata.labels
     name, namespace = labels.get(SERVICE_NAME, ""), labels.get(SERVICE_NAMESPACE, "")

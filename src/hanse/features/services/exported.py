@@ -68,7 +68,7 @@ class ExportedService(Struct, frozen=True):
 
 
 def all_exported(clusters: Sequence[ClusterServices]) -> list[ExportedService]:
-    """The view of each service that any cluster exports or imports, sorted by name."""
+    """The view of each service that any cluster exports or imports, by namespace and name."""
     names = {(o.namespace, o.name) for c in clusters for o in (*c.exports, *c.imports)}
     return [exported_service(namespace, name, clusters) for namespace, name in sorted(names)]
 
@@ -76,17 +76,20 @@ def all_exported(clusters: Sequence[ClusterServices]) -> list[ExportedService]:
 def exported_service(
     namespace: str, name: str, clusters: Sequence[ClusterServices]
 ) -> ExportedService:
-    """The view of one service; type and ports are those of an exporter's import, if any.
+    """The view of one service, by its own objects among all those of the clusters.
 
-    An import that we did not write (without owner label) counts only where there is no other. The
-    exporters of the service are the clusters that the status of any import names.
+    Type and ports are those of an import with our owner label, else of any, exporters' first; empty
+    without one. The exporters of the service are the clusters that the status of any import names.
     """
     own = [_only(namespace, name, one) for one in clusters]
     return joined_service(namespace, name, own)
 
 
 def _only(namespace: str, name: str, cluster: ClusterServices) -> ClusterServices:
-    """The exports, imports and slices of one service among those of a cluster."""
+    """The exports, imports and slices of one service among those of a cluster.
+
+    Slices belong to it by their namespace and their label service-name.
+    """
 
     def matches(obj: Object) -> bool:
         """Whether an object has the namespace and name of the service."""
@@ -109,9 +112,9 @@ def joined_service(
 ) -> ExportedService:
     """The view of one service from its own objects in each cluster: as `exported_service`.
 
-    Type and ports are those of an import of ours, else of any, exporters' first; exporters are
-    those that imports name, importers the clusters with an import; problems are the bad conditions
-    of exports.
+    Type and ports are those of an import of ours, else of any, exporters' first, or empty;
+    exporters are those that imports name, importers the clusters with an import; problems are the
+    bad conditions of exports.
     """
     imports = {c.cluster: i for c in clusters for i in c.imports}
     exports = {c.cluster: e for c in clusters for e in c.exports}
@@ -132,7 +135,10 @@ def joined_service(
 
 
 def _count_endpoints(clusters: Sequence[ClusterServices]) -> dict[str, EndpointCount]:
-    """Endpoints by source cluster; the slices in the source cluster itself take precedence."""
+    """Endpoints by source cluster, sorted: by the slices in the source cluster itself.
+
+    If it has none, by those of the first cluster that has slices of it.
+    """
     counts: dict[str, EndpointCount] = {}
     for cluster in clusters:
         by_source: dict[str, list[bool]] = {}
@@ -169,5 +175,5 @@ def bad_conditions(export: ServiceExport) -> tuple[Condition, ...]:
 
 
 def format_port(port: ImportedPort) -> str:
-    """A port for people: `80/TCP http`."""
+    """A port for people: `80/TCP http`; `80/TCP` without a name."""
     return f"{port.port}/{port.protocol}" + (f" {port.name}" if port.name else "")

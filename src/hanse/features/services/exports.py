@@ -92,15 +92,19 @@ class _ExportState(Struct, frozen=True):
     broker_namespace: str
 
     def is_refused(self, cluster: ClusterId) -> bool:
-        """Whether a cluster's export is not imported: its type conflicts with an older export."""
+        """Whether a cluster's export is refused: it is not imported anywhere.
+
+        Only in profile `lighthouse`, if its type differs from that of the oldest export.
+        """
         return cluster in self.merged.refused
 
 
 def plan_export(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
-    """Publish one export on the broker, or set the conditions that say why it cannot be.
+    """The plan that publishes one local ServiceExport on the broker, or says why not in its status.
 
-    Slices of a newer schema stay as they are; a deleted export is withdrawn, and so is what
-    somebody else published in our name.
+    Without a live ServiceExport it desires nothing, so that its slices are deleted; while one of
+    our slices has a newer schema, they stay as they are. Slices on the broker that name this
+    cluster as their source, and do not have our owner claim, are removed in any case.
     """
     broker = broker_cluster(snapshot)
     if broker is None:
@@ -119,9 +123,11 @@ def _plan_own(
     snapshot: Snapshot,
     broker_namespace: str,
 ) -> Plan:
-    """The plan of an export: its slices and conditions, or only conditions that say why not.
+    """The plan of an export: its slices and conditions, or conditions alone that say why not.
 
-    Empty without an export; only its slices as they are if one has a newer schema.
+    Conditions alone, so that published slices are deleted, for an invalid Service, without a
+    broker, or if the ClusterSet forbids the namespace. Empty if the export is missing or being
+    deleted; only its current slices, unchanged, if one of them has a newer schema.
     """
     export = snapshot.get(snapshot.local, ServiceExport, key.name, key.namespace)
     if export is None or export.metadata.deletion_timestamp is not None:
@@ -151,14 +157,15 @@ def _plan_own(
 def _desired_slices(
     slices: Iterable[EndpointSlice], snapshot: Snapshot, broker: ClusterId
 ) -> tuple[Desired, ...]:
-    """Slices on the broker, existing or to be published, as desired objects of this cluster."""
+    """The slices as desired objects on the broker, with the local cluster as their only source."""
     return tuple(Desired(s, broker, sources=_sources(snapshot)) for s in slices)
 
 
 def _sources(snapshot: Snapshot) -> frozenset[ClusterId]:
-    """This cluster alone, as the source of the slices that it publishes.
+    """The local cluster alone: the only source of the slices that it publishes.
 
-    The broker is none: after a restore of it everybody else waits for us to repair them.
+    The broker is not among the sources: after it is restored, others wait for this cluster to
+    repair the slices.
     """
     return frozenset({snapshot.local})
 
@@ -171,9 +178,12 @@ def _export_state(
     snapshot: Snapshot,
     broker_namespace: str,
 ) -> _ExportState:
-    """The record of the export, merged with those of other counted clusters, and its backends.
+    """The record of the export, the import that all counted exports make, and its backends.
 
-    `published` are the slices of all clusters at the broker.
+    `published` are the slices of all clusters at the broker. Other clusters count if they are
+    ready, or if their state is unknown and the import here names them, and so do exports of
+    Lighthouse agents. For the merge, not in `record`, the age of the export is bounded by its
+    slices.
     """
     record = build_record(export, service, snapshot.local)
     rules = clusterset_spec(snapshot, broker)
@@ -218,8 +228,8 @@ def _publishes_pods(
 ) -> bool:
     """Whether the addresses of pods are published instead of the Service's own.
 
-    True for a headless Service, and for a headless import that admits the export; else if the
-    ClusterSet says so and Globalnet is not used.
+    True for a headless Service, and for an export that a headless import admits; else if the
+    ClusterSet's `endpoint_source` is `pods` and the cluster does not use Globalnet.
     """
     admitted = record.cluster not in merged.refused
     if record.type == "Headless" or (admitted and merged.type == "Headless"):
@@ -237,10 +247,11 @@ def _joined_clusters(
 
 
 def _publish(state: _ExportState, snapshot: Snapshot, broker_namespace: str) -> Plan:
-    """The slices on the broker, without disallowed addresses, and the conditions of the export.
+    """The plan of a valid export: its slices, objects for Lighthouse agents, and its conditions.
 
-    Also the form for Lighthouse agents, and removals of what this cluster's own one left. An export
-    without Ready gets no status until Ready is known; until then the plan is requeued.
+    Endpoints outside of the cluster's ranges are left out; current slices stay until one of the new
+    exists. Superseded slices, and what this cluster's Lighthouse agent left, are removed. Until
+    Ready is first known, no condition is written, and the plan is requeued after a second.
     """
     export = state.export
     slices = build_published_slices(
@@ -286,7 +297,10 @@ def _own_slices(state: _ExportState, snapshot: Snapshot) -> list[EndpointSlice]:
 def _kept_until_replaced(
     desired: tuple[Desired, ...], state: _ExportState, snapshot: Snapshot
 ) -> tuple[Desired, ...]:
-    """Our current slices on the broker as desired objects; none once a desired one exists."""
+    """This cluster's current slices on the broker as desired objects.
+
+    None once one of the `desired` slices is on the broker.
+    """
     own = _own_slices(state, snapshot)
     names = {d.object.metadata.name for d in desired}
     stands = any(s.metadata.name in names for s in own)
@@ -296,10 +310,11 @@ def _kept_until_replaced(
 def _lighthouse_form(
     state: _ExportState, snapshot: Snapshot, broker_namespace: str
 ) -> tuple[Desired, ...]:
-    """The export's objects for Lighthouse agents of other clusters, while there are any.
+    """The export's objects in the form of Lighthouse, as desired objects of step 1 on the broker.
 
-    Nothing if the export is refused, or waits for a Globalnet address; existing objects of this
-    cluster's own Lighthouse agent are taken over.
+    Those of the version that `lighthouse_version` tells; none without one, or if the export is
+    refused or waits for a Globalnet address. Existing objects of this cluster's own Lighthouse
+    agent are taken over.
     """
     version = lighthouse_version(state.rules, snapshot, state.broker)
     if version is None or state.is_refused(snapshot.local) or state.backends.waiting:
@@ -321,10 +336,12 @@ def _lighthouse_form(
 def _ready_condition(
     state: _ExportState, desired: tuple[Desired, ...], snapshot: Snapshot
 ) -> Condition | None:
-    """Ready: True if the broker has a slice with our record; None if nothing new is to be said yet.
+    """The condition Ready of a valid export; None if there is nothing new to say yet.
 
-    Unknown while the broker rejects us or is not reached; False if a write failed, the export is
-    refused, waits for Globalnet, or is still not there after the time to wait.
+    The first that applies: Unknown if the broker rejects or forbids our Lease's renewals or is not
+    reached; False if a write failed for good, the export is refused or waits for Globalnet; True if
+    a slice on the broker has our record. Else None if the export has Ready already or is young, and
+    False after that: a second, or 30 s where the broker has no problem.
     """
     outcomes = [
         snapshot.fact(WriteOutcome, ClusterObjectRef(state.broker, object_ref(d.object)))
@@ -388,7 +405,10 @@ def _conflict_condition(merged: MergedImport, cluster: ClusterId) -> Condition:
 
 
 def _address_conditions(state: _ExportState, slices: tuple[EndpointSlice, ...]) -> list[Condition]:
-    """AddressesAllowed: False with addresses outside of the ranges; True if set before, or none."""
+    """AddressesAllowed: False if an endpoint has an address outside of the cluster's ranges.
+
+    Else True if the export has the condition already, and no condition if it has not.
+    """
     ranges = cluster_settings(state.record.cluster, state.rules).ranges
     if addresses := disallowed_addresses(slices, ranges):
         message = disallowed_message(addresses, ranges)
@@ -398,9 +418,10 @@ def _address_conditions(state: _ExportState, slices: tuple[EndpointSlice, ...]) 
 
 
 def _import_conditions(state: _ExportState, snapshot: Snapshot) -> list[Condition]:
-    """ImportedHere: False if our import here cannot be written; True if it was set before.
+    """ImportedHere: False if the ServiceImport in this cluster cannot be written until people act.
 
-    True only once the import here is ours; else no condition.
+    Else True if the export has the condition already and the import here has our owner label; in
+    all other cases no condition.
     """
     ref = ObjectRef(ServiceImport.kind, state.record.name, state.record.namespace)
     outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(snapshot.local, ref))

@@ -141,7 +141,8 @@ class Services:
         """The plan of an export, an import, legacy imports, or an aggregate, by the key's topic.
 
         While the broker's namespace is gone or terminating, only exports are planned, and all
-        objects of the other keys are kept.
+        objects of the other keys are kept. Any topic but `export`, `import` and `legacy` is an
+        aggregate.
         """
         broker = broker_cluster(snapshot)
         if key.topic != "export" and is_broker_lost(snapshot, broker, self._broker_namespace):
@@ -157,11 +158,12 @@ class Services:
                 return plan_aggregate(key, snapshot, self._broker_namespace)
 
     def _keys_for_local_object(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-        """The keys that a local object affects; of a Service or slice only if it is exported here.
+        """The keys that a changed local object affects.
 
-        An export affects its import and the legacy plan, too; a ServiceImport the export that it
-        blocked, or the legacy plan; a Namespace or AcceptancePolicy imports; a GlobalIngressIP an
-        export.
+        Of a ServiceExport its export, its import and LEGACY. Of a Service its export and import, of
+        a slice those of `_keys_for_backends`, of a GlobalIngressIP its export: all only if exported
+        here. Of a ServiceImport LEGACY if it is in Lighthouse's form, else the export that it
+        blocked; of a Namespace the services published for it; of an AcceptancePolicy all imports.
         """
         obj = change.object
         meta = obj.metadata
@@ -189,9 +191,10 @@ class Services:
     def _keys_for_broker_object(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
         """The keys that a changed object of the broker affects.
 
-        All for a ClusterSet, the broker's namespace, or changed ranges of a ClusterMember; of any
-        ClusterMember services that its cluster publishes or imports name, and exports to it; of a
-        Lease these exports if its cluster becomes a member or ceases to be one.
+        All for a ClusterSet, the broker's namespace, or changed ranges of a ClusterMember. For any
+        ClusterMember those of services that its cluster publishes or that imports name it for, and
+        of exports limited to it; for a Lease only these exports, if its own cluster begins or
+        ceases to hold it. For slices and ServiceImports see `_keys_for_shared_object`.
         """
         match change.object:
             case ClusterSet():
@@ -210,7 +213,10 @@ class Services:
                 yield from _keys_for_shared_object(change, snapshot)
 
     def _keys_for_ranges(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-        """All keys, if the address ranges of a ClusterMember changed; else none."""
+        """All keys, if the address ranges of a ClusterMember changed; else none.
+
+        One that is missing or has left counts as having no ranges.
+        """
         before, after = (
             obj.spec.ranges
             if isinstance(obj, ClusterMember) and not obj.has_left
@@ -221,10 +227,12 @@ class Services:
             yield from self._all_keys(snapshot)
 
     def _keys_for_fact(self, change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
-        """The keys that a fact affects: all for a cluster's state or GlobalIngressIP being served.
+        """The keys that a changed fact affects; none for other facts than these.
 
-        A heartbeat affects all exports; a Lease's liveness what its cluster exports; a write
-        outcome the service that was written; other facts none.
+        All for a ClusterState, and for whether GlobalIngressIP is served here; all exports for a
+        heartbeat; for the liveness of a Lease on the broker the services that its cluster publishes
+        or that imports name it for; for the outcome of a write of a local ServiceImport its export,
+        of a broker's slice its service.
         """
         match change.fact:
             case ClusterState():
@@ -255,9 +263,9 @@ class Services:
     def _keys_for_namespaces(
         self, obj: Namespace | AcceptancePolicy, snapshot: Snapshot
     ) -> Iterator[Key]:
-        """All imports for an AcceptancePolicy.
+        """The keys of all imports for an AcceptancePolicy.
 
-        For a Namespace the keys of services published for it.
+        For a Namespace the keys of services published for it on the broker; none without a broker.
         """
         if isinstance(obj, AcceptancePolicy):
             yield from (key for key in self._all_keys(snapshot) if key.topic == "import")
@@ -268,7 +276,10 @@ class Services:
                 yield from published_keys(endpoint_slice, snapshot)
 
     def _all_keys(self, snapshot: Snapshot) -> Iterator[Key]:
-        """The keys of all exports and imports here, and of all services on the broker."""
+        """The keys of all exports and imports here, and of all services on the broker; some repeat.
+
+        LEGACY is among them if there is a broker.
+        """
         yield from keys_of_imports(snapshot)
         for export in snapshot.all(snapshot.local, ServiceExport):
             yield Key("export", export.metadata.name, export.metadata.namespace)
@@ -284,10 +295,11 @@ class Services:
 
 
 def _keys_for_shared_object(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-    """The keys that a slice or an import on the broker affects, before and after.
+    """The keys that a slice or a ServiceImport on the broker affects, before and after.
 
-    If only endpoints of a slice changed, which is most changes in a large fleet, these are the
-    import and export of a service whose namespace is here.
+    If the labels and record of a slice are as before, so that at most its endpoints changed, only
+    the import and export of its service, and none if that namespace is not here. Objects in the
+    form of Lighthouse affect those of `_lighthouse_keys`, or an aggregate and its import.
     """
     if _is_same_export(change):
         yield from _backend_keys(change, snapshot)
@@ -322,7 +334,10 @@ def _is_same_export(change: ObjectChange) -> bool:
 
 
 def _backend_keys(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-    """The keys of import and export of a published slice's service, if its namespace is here."""
+    """The keys of import and export of a published slice's service, if its namespace is here.
+
+    The export only if it exists here.
+    """
     labels = change.object.metadata.labels
     name, namespace = labels.get(SERVICE_NAME, ""), labels[SERVICE_NAMESPACE]
     if name and snapshot.get(snapshot.local, Namespace, namespace) is not None:
@@ -331,9 +346,9 @@ def _backend_keys(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _keys_for_backends(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-    """The exports of Services that a local slice backs.
+    """The keys of the exports of Services that a local slice backs, before or after its change.
 
-    In profile `kep-1645` their imports, too.
+    In profile `kep-1645` those of their imports, too. None for Services that are not exported.
     """
     slices = [s for s in (change.before, change.after) if isinstance(s, EndpointSlice)]
     for service in {value for s in slices for value in BACKENDS.values(s)}:
@@ -352,7 +367,8 @@ def _is_member(lease: Object | None) -> bool:
 def _lighthouse_keys(key: Key, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
     """The import `key`, its export if any, and LEGACY, for an object in the form of Lighthouse.
 
-    Also all exports and aggregates, if it is the first or last such object of other clusters.
+    If it was created or deleted, and other clusters' Lighthouse agents have no other of its kind,
+    also the keys of export and aggregate of every local ServiceExport.
     """
     yield from (key, LEGACY)
     yield from export_key(key.name, key.namespace, snapshot)

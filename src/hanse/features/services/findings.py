@@ -84,8 +84,10 @@ def endpoint_findings(
 ) -> Iterator[Finding]:
     """NoEndpoints if no exporter has a ready endpoint, else EndpointsLost for those without any.
 
-    One finding each for lost clusters, those whose addresses are `refused`, and others. `counts`
-    has the endpoints of each exporter; those that are `unknown` may have some.
+    `counts` has the endpoints of each exporter; while some are `unknown` it is never NoEndpoints.
+    One EndpointsLost each for unreachable or silent clusters, those whose addresses are `refused`,
+    and, as a note, others. Nothing if all exporters are well and have ready endpoints, or there are
+    none.
     """
     ready = {cluster: one.ready for cluster, one in counts.items()}
     lost = [cluster for cluster in ready if snapshot.fault_of(cluster) is not None]
@@ -129,7 +131,10 @@ def _start_pods(
     counts: Mapping[ClusterId, EndpointCounts],
     snapshot: MultiClusterSnapshot,
 ) -> Remedy:
-    """The remedy: commands that start pods where there are none, or restart unready ones."""
+    """The remedy: commands that start pods where there are none, or restart unready ones.
+
+    There are none for a Service that is not known or has no selector; the advice is always given.
+    """
     commands = [
         command
         for one in clusters
@@ -157,13 +162,12 @@ def refused_exports(clusters: Sequence[ClusterServices]) -> dict[ClusterId, Ref]
 def condition_findings(
     service: ExportedService, clusters: Sequence[ClusterServices], snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """A finding for each bad condition of exports; the same one in several clusters is one.
+    """A finding for each bad condition of exports; the same one in several clusters is one finding.
 
-    But why a cluster has not joined a broker, and what mends that, is its own.
-
-    Ready is left out if Valid or Conflict explains it, or the agent is cut off from the broker,
-    which is a finding of its cluster. An export that has no conditions after UNSEEN_AFTER is
-    ExportUnseen.
+    The same has the same type, reason and message; that a cluster has not joined a broker is a
+    finding of each cluster. Ready is left out if Valid or Conflict explains it, or the agent is cut
+    off from the broker, which is a finding of its cluster. An export that has no conditions after
+    UNSEEN_AFTER is ExportUnseen.
     """
     exports = {one.cluster: export for one in clusters for export in one.exports}
     groups: dict[tuple[str, str, str, str], list[tuple[ClusterId, Condition]]] = {}
@@ -187,7 +191,10 @@ def condition_findings(
 def published_records(
     namespace: str, name: str, snapshot: MultiClusterSnapshot
 ) -> PublishedExports:
-    """The records of a service on all brokers, with ages bounded by the broker's namespace."""
+    """The records of a service on all brokers, by its published slices, as `read_exports` has them.
+
+    Their ages are bounded with the newest creation of the brokers' namespaces.
+    """
     key = f"{namespace}/{name}"
     slices: list[EndpointSlice] = []
     since: list[datetime] = []
@@ -207,7 +214,8 @@ def _conflict_finding(
     """The finding of a condition Conflict, with its first reason as the code.
 
     Its subject is the newest export that differs from the older ones; the remedy withdraws those
-    that differ. It is an outage if no port is left.
+    that differ. It is an outage if it is imported without any port, degraded for a type that is
+    refused, else a risk.
     """
     (reporter, bad), reporters = reports[0], [cluster for cluster, _ in reports]
     code = bad.reason.split(",")[0]
@@ -270,8 +278,8 @@ def _condition_finding(
 ) -> Finding:
     """The finding of one bad condition that several clusters may report; not for Conflict.
 
-    The code is that of the condition's type, or ExportPending for the reason Pending. The remedy
-    mends it in all of them.
+    The code is that of the condition's type, or ExportPending for the reason Pending; the subject
+    is the first cluster's export. The remedy mends it in all of them.
     """
     (first, bad), clusters = reports[0], [cluster for cluster, _ in reports]
     code, severity = _CODES.get(bad.type, ("", Severity.DEGRADED))
@@ -350,7 +358,8 @@ def _erase_settings(message: str, export: ServiceExport) -> Iterator[str]:
     """Arguments of kubectl that erase what a message of SettingsValid says is ignored.
 
     Of `to-clusters` the unknown ones alone, and nothing if there is no other: without it, all
-    clusters would get the export.
+    clusters would get the export. Also those that erase labels and annotations in its spec that
+    imports do not get.
     """
     joined = joined_clusters(message)
     for name in faulty_annotations(message):
@@ -368,9 +377,9 @@ def _erase_settings(message: str, export: ServiceExport) -> Iterator[str]:
 def import_findings(
     service: ExportedService, clusters: Sequence[ClusterServices], snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """ImportBlocked: ServiceImports of an exported service's name that lack our owner label.
+    """ImportBlocked for each ServiceImport of an exported service's name without our owner label.
 
-    Nothing if no cluster exports it.
+    Nothing if no cluster has a ServiceExport of it, nor a broker a record.
     """
     foreign = [
         (one.cluster, found)

@@ -53,8 +53,9 @@ def reachable_backends(
 ) -> ReachableBackends:
     """The backends of a Service as other clusters reach them.
 
-    With Globalnet by global addresses, of pods if `as_pods`, else of the Service; else as they are,
-    but for machines, whose internal addresses are replaced as an annotation says.
+    With Globalnet by global addresses, of pods if `as_pods`, else of the Service; it is `waiting`
+    while no backend has one. Else its cluster IPs and pods as they are, but for machines, whose
+    internal addresses are replaced as an annotation of the slice says.
     """
     own = ExportBackends(_cluster_ips(service), tuple(pods))
     if not uses_globalnet(snapshot):
@@ -92,7 +93,7 @@ def _with_global_ips(
 ) -> ReachableBackends:
     """The backends with the Service's global address of each family in place of its cluster IPs.
 
-    `waiting` if there is none. All of `allocated` must have an address.
+    `waiting` if there is none. All of `allocated` must have an address; those of pods do not count.
     """
     found = [i.status.allocated_ip for i in allocated if i.spec.target == "ClusterIPService"]
     by_family = {address_family(address): address for address in sorted(found)}

@@ -94,9 +94,10 @@ class _ImportState(Struct, frozen=True):
 def plan_import(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     """The ServiceImport of one service in this cluster, its slices, and its derived Service.
 
-    Nothing without a broker or the namespace, for the API server's own Service, or where the
-    AcceptancePolicy refuses the namespace; all is kept until that is read, and so is what newer
-    schemas say. With `kep-1645` an import keeps its address while all exporters are silent. A
+    Empty without a broker or the namespace, for the API server's own Service, where the
+    AcceptancePolicy refuses the namespace, and if nobody exports the service to this cluster. All
+    objects are kept until the policy is read, and those of clusters whose state or schema is
+    unknown. With `kep-1645` an import keeps its address while all exporters are silent. A
     Lighthouse agent's copy of an aggregate is taken over.
     """
     broker = broker_cluster(snapshot)
@@ -171,9 +172,9 @@ def _read_published(
 ) -> _Published:
     """All that the broker has of a service: the slices to import, their records, and whom to keep.
 
-    `current` is the import as we wrote it last. Kept are clusters whose state or schema is not
-    known, silent those that have not left and do not count now; live reads confirm clusters that
-    returned.
+    `current` is the import as we wrote it last, None if it is not ours. Kept are clusters whose
+    state or schema is not known, silent those that have not left and do not count now; the
+    questions are live reads that confirm clusters that returned.
     """
     older = lighthouse_slices(key, snapshot, broker, broker_namespace)
     imported = imported_slices(key, snapshot)
@@ -216,7 +217,7 @@ def _read_published(
 
 
 def _is_ours(service_import: ServiceImport) -> bool:
-    """Whether we wrote an import: by our owner label, or if it is lost, by the owner annotation."""
+    """Whether we wrote an import: by our owner label, or if it is lost, by any owner annotation."""
     meta = service_import.metadata
     return OWNER in meta.labels or OWNER_KEY in meta.annotations
 
@@ -226,7 +227,8 @@ def _is_of_lighthouse(
 ) -> bool:
     """Whether the import here is the copy of an aggregate that a Lighthouse agent made.
 
-    A person's own has no clusters in its status.
+    That is so if it lacks our owner label, has clusters in its status, which a person's own has
+    not, and the broker has an aggregate of the service in Lighthouse's form. False for None.
     """
     if current is None or OWNER in current.metadata.labels or not current.status.clusters:
         return False
@@ -243,7 +245,12 @@ def _without_own_strays(
 
 
 def _desired_objects(state: _ImportState, snapshot: Snapshot) -> Iterator[Object]:
-    """The objects of an import: derived Service, slices of allowed addresses, ServiceImport."""
+    """The objects of an import: derived Service, slices of allowed addresses, ServiceImport.
+
+    The derived Service only with `kep-1645`, unless headless; a new ServiceImport only once that
+    has an address. Slices of the side that affinity does not prefer are drained, if there is a
+    derived Service.
+    """
     if state.derived:
         yield derived_service(state.key, state.derived, state.merged)
     slices = [
@@ -266,7 +273,11 @@ def _desired_objects(state: _ImportState, snapshot: Snapshot) -> Iterator[Object
 def _drained_by_affinity(
     slices: Sequence[EndpointSlice], state: _ImportState, local: ClusterId
 ) -> Iterator[EndpointSlice]:
-    """The slices of a derived Service; those of the side that affinity does not prefer, drained."""
+    """The slices of a derived Service; those of the side that affinity does not prefer, drained.
+
+    Drained, ready endpoints are not ready, but serving and terminating. No slice is drained while
+    too few endpoints of the preferred side are ready.
+    """
     rule = parse_affinity(state.merged.affinity) or AffinityRule()
     side = preferred_side_of(rule, slices, lambda s: source_cluster(s) == local)
     for endpoint_slice in slices:
@@ -275,10 +286,11 @@ def _drained_by_affinity(
 
 
 def _backing_slices(state: _ImportState, snapshot: Snapshot) -> Iterator[EndpointSlice]:
-    """The published slices that this cluster may import, but for FQDNs.
+    """The published slices that this cluster may import, by name, but for FQDNs.
 
-    Disallowed addresses are left out, and others' addresses in our ranges. Behind a derived Service
-    our own slices are built from our pods: an endpoint cannot be the address of another Service.
+    Endpoints with disallowed addresses are left out, and others' with addresses in our ranges.
+    Behind a derived Service our own slices are built from our pods, and come last: an endpoint
+    cannot be the address of another Service.
     """
     own = state.visible.get(snapshot.local) if state.derived else None
     for endpoint_slice in sorted(state.slices, key=lambda s: s.metadata.name):
@@ -355,7 +367,10 @@ def _service_import(
 
 
 def _ready_condition(state: _ImportState, addresses: ClusterSetAddresses) -> Condition:
-    """Ready: False if the derived Service has no address, or none in the exports' IP families."""
+    """Ready: False if the derived Service has no address, or none in the exports' IP families.
+
+    True otherwise.
+    """
     if addresses.unsupported:
         message = (
             f"it is exported over {' and '.join(addresses.families)}, and Services of this cluster "

@@ -76,12 +76,15 @@ class LighthouseExport(Struct, frozen=True):
 
 
 def is_of_lighthouse(obj: Object) -> bool:
-    """Whether Lighthouse's agent wrote an object of its form: it lacks our owner label."""
+    """Whether an object in the form of Lighthouse lacks our owner label: its agent wrote it."""
     return OWNER not in obj.metadata.labels
 
 
 def legacy_import_key(legacy: ServiceImport) -> Key | None:
-    """The key of the import that an object of Lighthouse up to 0.14 is about; None for others."""
+    """The key of the import that an object of Lighthouse up to 0.14 is about, by its three labels.
+
+    None if one of them is missing or empty.
+    """
     labels = legacy.metadata.labels
     if not all(labels.get(name) for name in (LEGACY_CLUSTER, LEGACY_NAME, LEGACY_NAMESPACE)):
         return None
@@ -96,14 +99,17 @@ def aggregate_key(aggregate: ServiceImport) -> Key | None:
 
 
 def _legacy_service(legacy: ServiceImport) -> Iterator[str]:
-    """Index values of an import up to 0.14: `namespace/name` of its service, and empty."""
+    """Index values of an import up to 0.14: `namespace/name` of its service, and empty.
+
+    None for other ServiceImports.
+    """
     if (key := legacy_import_key(legacy)) is not None:
         yield f"{key.namespace}/{key.name}"
         yield ""
 
 
 def _aggregated_service(aggregate: ServiceImport) -> Iterator[str]:
-    """Index value of an aggregate since 0.15: `namespace/name` of its service."""
+    """Index value of an aggregate since 0.15: `namespace/name` of its service; none for others."""
     if (key := aggregate_key(aggregate)) is not None:
         yield f"{key.namespace}/{key.name}"
 
@@ -115,7 +121,10 @@ LEGACY_IMPORTS = Index(ServiceImport, "services-lighthouse-imports", _legacy_ser
 
 
 def _slice_service(endpoint_slice: EndpointSlice) -> Iterator[str]:
-    """Index values of a Lighthouse slice: namespace and name of its service, and empty."""
+    """Index values of a Lighthouse slice: `namespace/name` of its service, and empty.
+
+    None for others. The name is that in the label, without a suffix `-<namespace>-<cluster>`.
+    """
     labels = endpoint_slice.metadata.labels
     if LEGACY_NAMESPACE in labels and SOURCE_CLUSTER in labels and SERVICE_NAME in labels:
         name, namespace = labels[SERVICE_NAME], labels[LEGACY_NAMESPACE]
@@ -139,10 +148,10 @@ def legacy_slice_keys(endpoint_slice: EndpointSlice) -> Iterator[Key]:
 def lighthouse_exports(
     key: Key, snapshot: Snapshot, where: ClusterId
 ) -> dict[ClusterId, LighthouseExport]:
-    """What Lighthouse agents publish for one service in cluster `where`, by their cluster.
+    """What Lighthouse agents publish for one service in cluster `where`, by their cluster, sorted.
 
-    Of a cluster with a ServiceImport of Lighthouse all slices count; of others only those that have
-    the label is-headless and not our owner label.
+    Of a cluster with a ServiceImport of Lighthouse all slices in its form count; of others only
+    those that have the label is-headless and not our owner label. Slices are sorted by name.
     """
     service = f"{key.namespace}/{key.name}"
     imports = {
@@ -168,9 +177,10 @@ def lighthouse_exports(
 def lighthouse_slices(
     key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> dict[ClusterId, tuple[EndpointSlice, ...]]:
-    """The slices of Lighthouse agents for one service, translated to ours, the first with a record.
+    """The slices of Lighthouse agents for one service, by cluster, translated to our form.
 
-    Those of this cluster, whose agent is that of Hanse now, and invalid ones are left out.
+    The first of each cluster has its record. Left out are the local cluster, whose agent is that of
+    Hanse now, and exports without a creation time or a valid record.
     """
     found: dict[ClusterId, tuple[EndpointSlice, ...]] = {}
     for cluster, export in lighthouse_exports(key, snapshot, broker).items():
@@ -206,10 +216,11 @@ def unconfirmed_clusters(
     broker: ClusterId,
     broker_namespace: str,
 ) -> Unconfirmed:
-    """Clusters not in `standing` whose slices no live read confirmed since their Lease returned.
+    """Clusters whose Lease is ready, with a slice that no live read has confirmed since that began.
 
-    With the reads as questions. Until then slices may be old ones of an agent of Hanse that was
-    replaced by Lighthouse meanwhile.
+    Only clusters that are neither local nor in `standing`; the questions are live reads of all
+    their slices. Until confirmed, slices may be old ones of an agent of Hanse that Lighthouse had
+    replaced.
     """
     clusters: set[ClusterId] = set()
     questions: list[Question] = []
@@ -229,7 +240,11 @@ def unconfirmed_clusters(
 
 
 def _is_confirmed(endpoint_slice: EndpointSlice, answer: Answer | None) -> bool:
-    """Whether a slice has the answer's resourceVersion or a higher one; False without an answer."""
+    """Whether a slice has the resourceVersion that was read live, or a higher one.
+
+    False without an answer, and if the slice was not there; texts that are no numbers must be
+    equal.
+    """
     if answer is None or answer.value is None:
         return False
     read = str(answer.value["metadata"]["resourceVersion"])
@@ -244,9 +259,10 @@ def being_upgraded(
     broker: ClusterId,
     broker_namespace: str,
 ) -> frozenset[ClusterId]:
-    """Clusters whose agent of Hanse took over from Lighthouse, and is not alive or publishing yet.
+    """Clusters of `migrating` that Hanse took over, and that are not ready or publish nothing yet.
 
-    `migrating` are those of whose Lighthouse agent something is imported, which stands until then.
+    Taken over means that objects in the form of Lighthouse have our owner label. `migrating` are
+    those of whose Lighthouse agent something is imported, which stays until then.
     """
     if not migrating:
         return frozenset()
@@ -282,7 +298,8 @@ def _translate(
 ) -> _Translated | None:
     """An export of a Lighthouse agent as our record and endpoints; None without a creation time.
 
-    By its EndpointSlices if they are labeled as headless or not, else by its ServiceImport.
+    By its EndpointSlices that are labeled as headless or not, if any, else by its ServiceImport.
+    The export is as old as the oldest of these objects; its weight is that for the local cluster.
     """
     current = [s for s in export.slices if IS_HEADLESS in s.metadata.labels]
     legacy = None if current else export.service_import
@@ -331,7 +348,7 @@ def _ports(slices: Sequence[EndpointSlice]) -> tuple[ImportedPort, ...]:
 
 
 def _annotated_weight(objects: Sequence[Object], local: ClusterId) -> int | None:
-    """The weight in the annotation for this cluster; None if it is missing or invalid."""
+    """The first valid weight for cluster `local` in the objects' annotations; None without any."""
     texts = (o.metadata.annotations.get(f"{_WEIGHT}/{local}", "") for o in objects)
     return next((w for t in texts if (w := parse_number(t, MOST_WEIGHT)) is not None), None)
 
@@ -349,10 +366,11 @@ def _slice_part(endpoint_slice: EndpointSlice) -> _Part:
 def _legacy_parts(
     legacy: ServiceImport, slices: Sequence[EndpointSlice], standing: Sequence[EndpointSlice]
 ) -> Iterator[_Part]:
-    """The endpoints of a Lighthouse import: its pods if headless, else the Service's address.
+    """The endpoints of a Lighthouse import: its pods if headless, else the first IP in its spec.
 
-    The address is ready while a pod is, and left out if the slices have none. Without slices what
-    is imported already stands; else the address is not ready.
+    The IP is ready if any pod in the slices is, and left out if the slices have no pods. Without
+    slices the endpoints are those of `standing`, which are imported already; without these, too,
+    the IP, not ready.
     """
     if not slices and standing:
         yield from map(_slice_part, sorted(standing, key=lambda s: s.metadata.name))
@@ -377,7 +395,10 @@ def _legacy_parts(
 def _slice(
     translated: _Translated, number: int, part: _Part, broker_namespace: str
 ) -> EndpointSlice:
-    """A part of an export as the slice that our agent would publish; the first has the record."""
+    """A part of an export as the slice that our agent would publish, annotated as Lighthouse's.
+
+    The first, with number 0, has the record.
+    """
     record = translated.record
     annotations = {AGENT: LIGHTHOUSE}
     if number == 0:

@@ -62,7 +62,8 @@ def lighthouse_version(
 ) -> LighthouseVersion | None:
     """The version of Lighthouse that exports are published for: as the ClusterSet says, if it does.
 
-    Else by the objects of other clusters' Lighthouse agents; None if there are none.
+    Else by the objects of other clusters' Lighthouse agents: `0.14` if there are ServiceImports in
+    its form, `0.15` if there are only slices; None if there are none.
     """
     if rules.lighthouse is not None:
         return rules.lighthouse
@@ -98,7 +99,9 @@ def lighthouse_objects(
 ) -> tuple[Object, ...]:
     """The objects of one export in the form of a version of Lighthouse.
 
-    One whose name an object of another cluster has on the broker is left out: names may collide.
+    A slice, and for 0.14 a ServiceImport before it. The slice keeps the name of one that this
+    cluster has there. An object whose name an object of another cluster has on the broker is left
+    out: names may collide.
     """
     key = Key("export", record.name, record.namespace)
     names = [
@@ -125,7 +128,10 @@ def _is_taken(obj: Object, snapshot: Snapshot, broker: ClusterId) -> bool:
 
 
 def lighthouse_aggregate(key: Key, merged: MergedImport, broker_namespace: str) -> ServiceImport:
-    """The ServiceImport that Lighthouse agents since 0.15 share, as the first of them makes it."""
+    """The ServiceImport that Lighthouse agents since 0.15 share for a service, in their form.
+
+    It has the type, the ports (none if headless) and the clusters of the import.
+    """
     return ServiceImport(
         metadata=Meta(
             name=f"{key.name}-{key.namespace}",
@@ -144,9 +150,9 @@ def lighthouse_aggregate(key: Key, merged: MergedImport, broker_namespace: str) 
 def leftovers(
     key: Key, kept: Sequence[Object], snapshot: Snapshot, broker: ClusterId
 ) -> tuple[Removal, ...]:
-    """Removals of objects that this cluster's Lighthouse agent published for a service.
+    """Removals from the broker of what this cluster's Lighthouse agent published for a service.
 
-    Without those in `kept`.
+    Without the objects in `kept`; () if it published nothing.
     """
     export = lighthouse_exports(key, snapshot, broker).get(snapshot.local)
     if export is None:
@@ -161,10 +167,11 @@ def leftovers(
 
 
 def plan_legacy(snapshot: Snapshot) -> Plan:
-    """Remove what this cluster published with Lighthouse and exports no more, and old copies.
+    """The plan that removes what Lighthouse left: objects of this cluster, and old copies here.
 
-    A local copy of another cluster's import goes once the broker has that import no more, or the
-    cluster was upgraded. Nothing is removed while the broker's ServiceImports are not synced.
+    Those on the broker whose service has no ServiceExport here; and a local copy of another
+    cluster's import once that cluster's Lighthouse agent has no such import on the broker. Empty
+    without a broker, and while its ServiceImports are not synced.
     """
     broker = broker_cluster(snapshot)
     if broker is None or not snapshot.synced(broker, ServiceImport):
@@ -202,7 +209,7 @@ def _is_left_over(obj: Object, key: Key | None, snapshot: Snapshot) -> bool:
 
 
 def _exporting_cluster(obj: Object) -> ClusterId:
-    """The cluster that published an object in the form of Lighthouse, by its labels."""
+    """The cluster that published an object in the form of Lighthouse, by its labels; or empty."""
     labels = obj.metadata.labels
     return labels.get(LEGACY_CLUSTER) or labels.get(SOURCE_CLUSTER, "")
 
@@ -213,7 +220,10 @@ def _removal(obj: Object, where: ClusterId, cause: str) -> Removal:
 
 
 def _legacy_import(record: ExportRecord, backends: ExportBackends, meta: Meta) -> ServiceImport:
-    """The ServiceImport of one cluster, as agents up to 0.14 publish it."""
+    """The ServiceImport of one cluster, as agents up to 0.14 publish it.
+
+    It has the exported ports and the Service's first address; a headless one has neither.
+    """
     labels = {
         LEGACY_NAME: record.name,
         LEGACY_NAMESPACE: record.namespace,
@@ -240,7 +250,8 @@ def _export_slice(
 ) -> EndpointSlice:
     """The slice of one export, in one address family: its ready pods, or the Service's address.
 
-    The address since 0.15, unless it is headless; agents up to 0.14 count every endpoint as ready.
+    The address for 0.15, unless the export is headless; else only ready pods, as agents up to 0.14
+    count every endpoint as ready. Ports are those of the first slice of pods, or those exported.
     """
     as_pods = record.type == "Headless" or version == "0.14"
     labels = {
@@ -273,7 +284,7 @@ def _export_slice(
 
 
 def _family(backends: ExportBackends) -> AddressType:
-    """The family of the Service's first address, or of its first pods."""
+    """The family of the Service's first address, or of its first slice but FQDNs; IPv4 without."""
     if backends.addresses:
         return address_family(backends.addresses[0])
     return next((s.address_type for s in backends.pods if s.address_type != "FQDN"), "IPv4")
@@ -289,7 +300,7 @@ def _ready_pods(pods: Sequence[EndpointSlice]) -> tuple[Endpoint, ...]:
 
 
 def _service_address(backends: ExportBackends, family: AddressType) -> tuple[Endpoint, ...]:
-    """The Service's first address, if any, ready while a pod of the family is."""
+    """The Service's first address, if any, ready while a pod of the family is, else not ready."""
     pods = [e for s in backends.pods if s.address_type == family for e in s.endpoints or ()]
     conditions = READY if any(e.ready for e in pods) else NOT_READY
     return tuple(

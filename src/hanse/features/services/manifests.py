@@ -77,7 +77,10 @@ class BrokerCredentials(Struct, frozen=True):
 
 
 def cluster_id_error(cluster: ClusterId) -> str:
-    """What is wrong with a cluster's id, and what to do; empty if it is valid."""
+    """What is wrong with a cluster's id, and what to do; empty if it is valid.
+
+    It must be a DNS label (RFC 1123), and neither `broker` nor `default`.
+    """
     if not naming.CLUSTER_ID.fullmatch(cluster):
         return (
             f"cluster id {cluster!r} is not a DNS label; use up to 63 lower-case letters, "
@@ -89,7 +92,11 @@ def cluster_id_error(cluster: ClusterId) -> str:
 
 
 def broker_rules(access: FeatureAccess, broker_namespace: str) -> tuple[RbacRule, ...]:
-    """The RBAC rules on the broker that every member with a feature has."""
+    """The RBAC rules on the broker that every member with a feature has.
+
+    Those for objects named like the member are not among them: `own_rules` has them. Raises
+    MissingWriteRule if no write rule covers what a watch declares to write.
+    """
     placed = _placed(broker_namespace)
     return granted_rules(access, Role.BROKER, placed=placed, name="")
 
@@ -105,7 +112,10 @@ def own_rules(
 
 
 def broker(access: Sequence[FeatureAccess], broker_namespace: str) -> tuple[Manifest, ...]:
-    """The objects that make an API server a broker, beside our CRDs and the ClusterSet."""
+    """The namespaces, admission policies and members' roles that make an API server a broker.
+
+    A role for each feature; our CRDs, the ClusterSet and the members are not among the objects.
+    """
     return (
         namespace(broker_namespace),
         namespace(accounts_namespace(broker_namespace)),
@@ -123,8 +133,8 @@ def broker(access: Sequence[FeatureAccess], broker_namespace: str) -> tuple[Mani
 def broker_policies(rules: Iterable[WriteRule], broker_namespace: str) -> tuple[Manifest, ...]:
     """The admission policies of a broker, with their bindings, by write rules.
 
-    They apply to members' accounts in the namespace of accounts and in the broker's own; there also
-    to agents' accounts of the broker's own cluster.
+    They hold ServiceAccounts of the namespace of accounts and of the broker's own; in the broker's
+    own namespace also those of `hanse-system`, which are agents of the broker's own cluster.
     """
     accounts = accounts_namespace(broker_namespace)
     scope = PolicyScope(
@@ -137,7 +147,7 @@ def broker_policies(rules: Iterable[WriteRule], broker_namespace: str) -> tuple[
 
 
 def cluster_set(profile: Profile) -> Manifest:
-    """The ClusterSet of a new broker; an existing one is left as it is."""
+    """The ClusterSet `default` of a new broker, with this profile; an existing one is kept."""
     spec = ClusterSetSpec(profile=profile)
     return create_only(ClusterSet(metadata=Meta(name="default"), spec=spec))
 
@@ -244,7 +254,11 @@ def _feature_rights(
 def broker_secret(
     cluster: ClusterId, broker_namespace: str, credentials: BrokerCredentials, broker_uid: str
 ) -> Manifest:
-    """The Secret with the broker's kubeconfig; the member's agent reloads it when it changes."""
+    """The Secret `hanse-broker` in `hanse-system` of a member, with the broker's kubeconfig.
+
+    Its annotations have the id of the cluster and the uid of the broker. The member's agent reloads
+    it when it changes.
+    """
     text = msgspec.json.encode(
         _broker_kubeconfig(cluster, broker_namespace, credentials)
     )  # JSON is YAML
@@ -271,7 +285,10 @@ def _member_role(broker_namespace: str, feature: str) -> str:
 def _broker_kubeconfig(
     cluster: ClusterId, broker_namespace: str, credentials: BrokerCredentials
 ) -> Wire:
-    """A kubeconfig with one context for the broker, whose user is the cluster with its token."""
+    """A kubeconfig with one context for the broker, whose user is the cluster with its token.
+
+    The authority, the TLS server name and the insecure flag are in it only if they are set.
+    """
     server: Wire = {"server": credentials.server}
     if credentials.authority:
         server["certificate-authority-data"] = b64encode(credentials.authority).decode()

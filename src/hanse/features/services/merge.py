@@ -89,7 +89,10 @@ def merge_exports(records: Iterable[ExportRecord], profile: Profile) -> MergedIm
 def disagreeing_clusters(
     records: Iterable[ExportRecord], profile: Profile, reason: str
 ) -> tuple[ClusterId, ...]:
-    """The clusters, oldest first, whose exports cause this conflict with those of older ones."""
+    """The clusters, oldest first, whose exports have a conflict for this reason with older ones.
+
+    Each is compared with those of the older exports that had no such conflict.
+    """
     agreeing: list[ExportRecord] = []
     others: list[ClusterId] = []
     for record in sorted(records, key=lambda record: record.age):
@@ -103,7 +106,10 @@ def disagreeing_clusters(
 
 
 def _intersect_ports(records: Sequence[ExportRecord]) -> tuple[ImportedPort, ...]:
-    """The ports that every cluster serves, as the oldest export has them."""
+    """The ports that every cluster serves, as the oldest export has them.
+
+    They are the same by name, protocol and number.
+    """
     if len(records) == 1:
         return records[0].ports
     common = _identities(records[0]).intersection(*(_identities(r) for r in records[1:]))
@@ -126,7 +132,8 @@ def _identities(record: ExportRecord) -> set[_PortIdentity]:
 def _union_ports(records: Sequence[ExportRecord]) -> tuple[ImportedPort, ...]:
     """The ports of all clusters, oldest export first, with unique names and numbers.
 
-    Each of several ports gets a name, which a Service requires; a single one is as it is exported.
+    A port whose name, or protocol and number, an earlier one has is left out. Each of several ports
+    gets a name, which a Service requires; a single one is as it is exported.
     """
     exported = [port for record in records for port in record.ports]
     ports = _distinct_ports(map(_with_name, exported))
@@ -134,12 +141,12 @@ def _union_ports(records: Sequence[ExportRecord]) -> tuple[ImportedPort, ...]:
 
 
 def _with_name(port: ImportedPort) -> ImportedPort:
-    """The port, with a default name if it has none."""
+    """The port, with a default name such as `tcp-80` if it has none."""
     return port if port.name else replace(port, name=default_port_name(port.protocol, port.port))
 
 
 def _distinct_ports(candidates: Iterable[ImportedPort]) -> tuple[ImportedPort, ...]:
-    """The ports without those whose name or number an earlier one has."""
+    """The ports without those whose name, or protocol and number, an earlier one has."""
     ports: list[ImportedPort] = []
     names: set[str] = set()
     numbers: set[tuple[str, int]] = set()
@@ -165,7 +172,10 @@ def _add_type_conflicts(
     conflicts: dict[ClusterId, list[ExportConflict]],
     profile: Profile,
 ) -> None:
-    """Add a TypeConflict to the refused exports under `lighthouse`, else to all exports."""
+    """Add a TypeConflict to the refused exports under `lighthouse`, else to all exports.
+
+    Nothing if there are no `others`, the exports of another type than the oldest.
+    """
     if not others:
         return
     oldest = ordered[0]
@@ -232,7 +242,10 @@ def _format_dropped(records: Sequence[ExportRecord]) -> str:
 
 
 def _app_protocol_messages(records: Sequence[ExportRecord]) -> Iterator[str]:
-    """Whose application protocol a port has, where clusters have different ones for it."""
+    """A message for each port for which clusters have different application protocols.
+
+    It says whose is used: that of the oldest export that has the port.
+    """
     first: dict[_PortIdentity, tuple[ClusterId, ImportedPort]] = {}
     differing: dict[_PortIdentity, list[ExportRecord]] = {}
     for record in records:
@@ -250,7 +263,7 @@ def _app_protocol_messages(records: Sequence[ExportRecord]) -> Iterator[str]:
 
 
 def _merged_fields(record: ExportRecord) -> tuple[object, ...]:
-    """The fields that may conflict, as one value that is compared with other records'."""
+    """The fields that may conflict, but the type, as one value to compare with other records'."""
     return (
         record.ports,
         record.session_affinity,
@@ -287,7 +300,11 @@ _FIELDS: tuple[tuple[str, str, Callable[[ExportRecord], Any]], ...] = (
 def _add_field_conflicts(
     records: Sequence[ExportRecord], conflicts: dict[ClusterId, list[ExportConflict]]
 ) -> None:
-    """Add a conflict to all admitted exports for each field of `_FIELDS` that differs in any."""
+    """Add a conflict to all admitted exports for each field of `_FIELDS` that differs in any.
+
+    These are session affinity, traffic policies, affinity, IP families in any order, and exported
+    labels and annotations; the oldest export's are used.
+    """
     oldest = records[0]
     for reason, field, value in _FIELDS:
         differing = [r for r in records if value(r) != value(oldest)]

@@ -74,8 +74,9 @@ def further_reads(
 ) -> dict[ClusterId, set[Watch]]:
     """The lists to read in each cluster beyond the first ones, by what is known so far.
 
-    It reads nothing itself. `tried` are those requested before, `failed` those without success,
-    which are looked for elsewhere; it is called again until all that it names was tried.
+    It reads nothing itself, and may name lists that were read. `tried` are those requested before,
+    `failed` those without success, which are looked for elsewhere; it is called again until all
+    that it names was tried. The result has a set, maybe empty, for each cluster in `tried`.
     """
     found: dict[ClusterId, set[Watch]] = {where: set() for where in tried}
     counts = snapshot.computed(imports_by_count)
@@ -128,7 +129,8 @@ def _lost_slices(
 def _limited_imports(snapshot: MultiClusterSnapshot) -> dict[ClusterId, set[Watch]]:
     """Watches of single imports of services that are exported to certain clusters only, by cluster.
 
-    More than MOST_NAMED for a cluster become one Watch of all imports.
+    By these clusters and their exporters; more than MOST_NAMED for one become a Watch of all
+    imports.
     """
     found: dict[ClusterId, set[Watch]] = {}
     for where, export in snapshot.everywhere(ServiceExport):
@@ -153,7 +155,10 @@ class ImportCounts:
     """The members whose imports were counted, and what they are presumed to import."""
 
     def __init__(self, snapshot: MultiClusterSnapshot) -> None:
-        """Group members by their KindCounted facts, and collect the imports that were listed."""
+        """Take members and counts from KindCounted facts, and collect the imports that were listed.
+
+        It only reads the snapshot; without counted members nothing is collected.
+        """
         self._snapshot = snapshot
         counted = [
             fact
@@ -186,8 +191,8 @@ class ImportCounts:
     ) -> tuple[ClusterId, ...]:
         """The members that have an import: those that `listed` it, and those presumed to.
 
-        The latter are members whose imports were not listed; none for a service that no listed
-        import is of.
+        The latter are counted members whose imports were not listed, which have the namespace, and
+        which the exports are meant for; none for a service that no listed import is of.
         """
         if not self._partial or (namespace, name) not in self.known:
             return listed
@@ -201,8 +206,9 @@ class ImportCounts:
     def needed(self, failed: _Reads) -> set[ClusterId]:
         """The members whose imports have to be listed since counts do not suffice: first a sample.
 
-        Then also those whose count differs from what the sample makes expect, or is not reliable;
-        without those where listing failed.
+        Once the sample is listed, also a few of the members whose count differs by the same number
+        from what it makes expect. At any time those whose count says too little, and never those
+        where listing failed. Members that are listed already may be among them.
         """
         able = {w for w in self.members if ALL_IMPORTS not in failed[w]}
         if not able:
@@ -235,7 +241,10 @@ class ImportCounts:
         return where not in self._unpublished and self._own_count(where) > 0
 
     def _own_count(self, where: ClusterId) -> int:
-        """How many imports a member has by its count, without those that lack our owner label."""
+        """How many imports a member has by its count, without those that lack our owner label.
+
+        An unknown count is 0.
+        """
         return (self.members[where].total or 0) - len(self._foreign[where])
 
     def _difference(self, where: ClusterId) -> int:

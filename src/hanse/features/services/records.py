@@ -102,7 +102,9 @@ class PublishedExports(Struct, frozen=True):
 def build_record(export: ServiceExport, service: Service, cluster: ClusterId) -> ExportRecord:
     """The record of an export in its own cluster; the Service must be exportable.
 
-    Invalid annotations are left out, as are labels and annotations that may not be exported.
+    Invalid annotations are left out, as are labels and annotations that may not be exported;
+    internal traffic policy `Cluster` becomes empty. `exported_at` is the creation time of the
+    ServiceExport.
     """
     spec, annotations = service.spec, export.metadata.annotations
     created = export.metadata.creation_timestamp
@@ -134,19 +136,19 @@ def build_record(export: ServiceExport, service: Service, cluster: ClusterId) ->
 
 
 def parse_cluster_list(text: str) -> tuple[ClusterId, ...]:
-    """The clusters in a comma-separated annotation value: stripped, sorted, without duplicates."""
+    """The clusters in a comma-separated annotation value: stripped, sorted, not empty, distinct."""
     if not text:
         return ()  # as of most exports of a large fleet
     return tuple(sorted({name.strip() for name in text.split(",") if name.strip()}))
 
 
 def encode_record(record: ExportRecord) -> str:
-    """The record as the value of its annotation."""
+    """The record as the value of its annotation: JSON with sorted keys."""
     return msgspec.json.encode(record, order="sorted").decode()
 
 
 def decode_record(endpoint_slice: EndpointSlice) -> ExportRecord | None:
-    """The record in a slice's annotation; None if it is invalid or has a newer schema.
+    """The record in a slice's annotation; None if it is missing, invalid or has a newer schema.
 
     None, too, if its cluster, namespace or name differ from those in the slice's labels.
     """
@@ -182,10 +184,12 @@ def _decode(text: str) -> ExportRecord | _ExportRecordVersion | None:
 def read_exports(
     slices: Iterable[EndpointSlice], broker_since: datetime | None
 ) -> PublishedExports:
-    """The records in the slices of one service, one for each cluster, in any order of slices.
+    """The records in the slices of one service, oldest first, the same for any order of slices.
 
-    Invalid ones are left out; a cluster with any record of a newer schema is only in `newer`.
-    `broker_since` is when the broker's namespace was created, None if that is not known.
+    One for each cluster: the valid one whose slice has the lowest name, with `bounded_age`. A
+    record that differs from its slice's labels in cluster, namespace or name is invalid; a cluster
+    with any record of a newer schema is only in `newer`. `broker_since` is when the broker's
+    namespace was created, None if that is not known.
     """
     records: dict[ClusterId, ExportRecord] = {}
     published: dict[ClusterId, list[EndpointSlice]] = {}
@@ -212,9 +216,10 @@ def read_exports(
 def bounded_age(
     record: ExportRecord, slices: Sequence[EndpointSlice], broker_since: datetime | None
 ) -> ExportRecord:
-    """The record with `exported_at` not before the time that its slices on the broker prove.
+    """The record with `exported_at` at least the earliest time that its slices prove.
 
-    A cluster could state any time, and the oldest export wins conflicts. Unchanged without a proof.
+    Unchanged if no slice proves a time. A cluster could state any time, and the oldest export wins
+    conflicts; a slice proves when it was created on the broker, but see `_proven_time`.
     """
     proven = [t for s in slices if (t := _proven_time(s, broker_since)) is not None]
     if not proven or (since := min(proven)) <= record.exported_at:
@@ -225,8 +230,8 @@ def bounded_age(
 def _proven_time(endpoint_slice: EndpointSlice, broker_since: datetime | None) -> datetime | None:
     """The creation time of a slice; None if it was never stored.
 
-    Of a slice created soon after the broker's namespace, which may have been lost, the time that
-    its annotation states.
+    Of a slice created up to an hour after the broker's namespace, which may have been lost and made
+    anew, the time in its annotation `exported-at`, if that is valid.
     """
     created = endpoint_slice.metadata.creation_timestamp
     if created is None or broker_since is None or created - broker_since > FIRST_PUBLICATIONS:
@@ -235,7 +240,7 @@ def _proven_time(endpoint_slice: EndpointSlice, broker_since: datetime | None) -
 
 
 def _labelled_identity(endpoint_slice: EndpointSlice) -> tuple[str, str, str]:
-    """Cluster, namespace and name of the export, by the slice's labels."""
+    """Cluster, namespace and name of the export, by the slice's labels; a missing one is empty."""
     labels = endpoint_slice.metadata.labels
     return (
         labels.get(SOURCE_CLUSTER, ""),
@@ -270,8 +275,8 @@ def allowed_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
 def _is_valid(record: ExportRecord) -> bool:
     """Whether an API server would accept an import of it; one it refuses would block all others.
 
-    Its cluster, number of ports, their bounds and duplicates, families, timeout and exported
-    metadata.
+    Checked are the cluster's id, the number, bounds and duplicates of ports (none only if
+    headless), duplicate families, the affinity timeout, and exported labels and annotations.
     """
     ports = record.ports
     config = record.session_affinity_config

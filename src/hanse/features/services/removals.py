@@ -15,7 +15,11 @@ from hanse.model.snapshot import Snapshot
 def split_strays(
     slices: Iterable[EndpointSlice], key: Key, snapshot: Snapshot
 ) -> tuple[list[EndpointSlice], list[EndpointSlice]]:
-    """The slices that their clusters published; then those that name us without our owner claim."""
+    """The slices to keep; then strays: those of the local cluster that its agent did not publish.
+
+    A stray names it as the source, and has another owner label or lacks our owner annotation; a
+    missing label alone is none. Slices of other clusters are all kept.
+    """
     label = owner_label(FEATURE_NAME, str(key), snapshot.local)
     kept: list[EndpointSlice] = []
     strays: list[EndpointSlice] = []
@@ -38,9 +42,10 @@ def stray_removals(strays: Iterable[EndpointSlice], broker: ClusterId) -> Iterat
 def superseded_slices(
     desired: Sequence[Desired], own: Sequence[EndpointSlice], snapshot: Snapshot
 ) -> Iterator[Removal]:
-    """Removals of our slices that are no longer desired, while this cluster is unreachable.
+    """Removals of slices in `own` that are not in `desired`, while this cluster is unreachable.
 
-    Only once all desired ones exist on the broker; the runtime would keep the old ones meanwhile.
+    The runtime would keep them meanwhile. None if the cluster is reachable, recovering or was not
+    listed yet, if nothing is desired, and until all desired ones are in `own`.
     """
     home = snapshot.fact(ClusterState, snapshot.local)
     if home is None or home.phase is not Phase.UNREACHABLE or home.recovering or not home.listed:

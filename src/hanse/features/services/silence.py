@@ -17,7 +17,7 @@ from hanse.model.snapshot import Snapshot
 
 
 def known_exporters(service_import: ServiceImport | None) -> frozenset[ClusterId]:
-    """The clusters in an import's status and annotation `silent-clusters`; none without one."""
+    """The clusters in an import's status and its annotation `silent-clusters`; none for None."""
     if service_import is None:
         return frozenset()
     silent = service_import.metadata.annotations.get(SILENT_CLUSTERS, "")
@@ -25,9 +25,9 @@ def known_exporters(service_import: ServiceImport | None) -> frozenset[ClusterId
 
 
 def keys_of_imports(snapshot: Snapshot, exporter: ClusterId = "") -> Iterator[Key]:
-    """The keys of imports, imported slices and aggregates that name `exporter`.
+    """The keys of local imports, imported slices and aggregates that name `exporter`.
 
-    Of all, if empty.
+    Imports name it in their status or as silent. Of all, if it is empty; keys may repeat.
     """
     for service_import in snapshot.all(snapshot.local, ServiceImport):
         if not exporter or exporter in known_exporters(service_import):
@@ -42,9 +42,10 @@ def keys_of_imports(snapshot: Snapshot, exporter: ClusterId = "") -> Iterator[Ke
 def silent_import(
     key: Key, written: ServiceImport, clusters: Collection[ClusterId], snapshot: Snapshot
 ) -> Iterator[Object]:
-    """Our import without exporters and with Ready=False, and its derived Service.
+    """The derived Service as it is, and our import without exporters and with Ready=False.
 
-    So it keeps its address; nothing if it has none. An annotation names the silent clusters.
+    The import, else as in `written`, thereby keeps its address; an annotation names the silent
+    `clusters`. Nothing if the derived Service is missing or has none of the import's addresses.
     """
     derived = snapshot.get(snapshot.local, Service, derived_name(key), key.namespace)
     if derived is None or not set(written.spec.ips) & set(derived.spec.cluster_ips):

@@ -60,8 +60,9 @@ def build_published_slices(
 ) -> tuple[EndpointSlice, ...]:
     """The slices of one export on the broker, at least one; one of them carries the record.
 
-    They have the pods' addresses with `as_pods`, else the Service's; none if `refused`. The oldest
-    of the `published` slices with a record stays its carrier, as its age is that of the export.
+    They have the pods' addresses with `as_pods`, else the Service's; no endpoints if `refused`. The
+    oldest of the `published` slices with a record stays its carrier, without endpoints if it is not
+    built any more, as its age is that of the export.
     """
     if as_pods:
         slices = list(_pod_slices(record, () if refused else backends.pods, broker_namespace))
@@ -91,9 +92,10 @@ def _with_record(
     *,
     carries: bool,
 ) -> EndpointSlice:
-    """The slice with annotations: the time of the export, and the record if `carries`.
+    """The slice with only these annotations: the time of the export, and the record if `carries`.
 
-    `stated` are the times on slices that are published, by name, which stay.
+    A slice in `stated`, which are the published ones by name, keeps its time there, or has none if
+    that is None.
     """
     name = endpoint_slice.metadata.name
     time = stated.get(name, record.exported_at.isoformat())
@@ -109,14 +111,14 @@ def build_own_slices(
 ) -> tuple[EndpointSlice, ...]:
     """The slices of this cluster's own pods in its import, at least one.
 
-    Endpoints have node names.
+    Endpoints have node names; without pods it is one slice without endpoints.
     """
     slices = tuple(_pod_slices(record, pods, broker_namespace, with_nodes=True))
     return slices or (_empty_slice(record, broker_namespace),)
 
 
 def _empty_slice(record: ExportRecord, broker_namespace: str) -> EndpointSlice:
-    """The only slice of an export without any backends."""
+    """The only slice of an export without backends: IPv4, the Service's ports, and no endpoints."""
     return _build_slice(record, broker_namespace, "IPv4", (), _service_ports(record), "none")
 
 
@@ -129,8 +131,8 @@ def build_imported_slice(
 ) -> EndpointSlice:
     """The copy of a published slice in an importing cluster, in the namespace of the import.
 
-    For a derived Service it has that Service's label, the import's port names, and zone hints if
-    the import prefers zones.
+    It has only these `annotations`. For a derived Service it has that Service's label, the import's
+    port names, and zone hints if the import prefers zones.
     """
     labels = {
         SERVICE_NAME: record.name,
@@ -227,7 +229,10 @@ def _hash_bits(endpoint: Endpoint) -> str:
 
 
 def _published_endpoint(endpoint: Endpoint, *, with_node: bool) -> Endpoint:
-    """The endpoint without target reference, hints, and, unless `with_node`, node name."""
+    """The endpoint without target reference, hints, and, unless `with_node`, node name.
+
+    Addresses, conditions, host name and zone stay.
+    """
     return Endpoint(
         addresses=endpoint.addresses,
         conditions=endpoint.conditions,
@@ -281,7 +286,8 @@ def _imported_ports(
 ) -> tuple[EndpointPort, ...]:
     """The ports under the names that the import gives to their numbers, each name once.
 
-    A port whose number the import does not have is left out.
+    The number of a port is that of the exported port of its name, else its own. A port whose number
+    the import does not have is left out.
     """
     numbers = {p.name: (p.protocol, p.port) for p in record.ports}
     names = {(p.protocol, p.port): p.name for p in merged.ports}

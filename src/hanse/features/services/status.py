@@ -41,7 +41,10 @@ _JOINED = re.compile(
 
 
 def status_plan(export: ServiceExport, snapshot: Snapshot, conditions: Sequence[Condition]) -> Plan:
-    """A status patch of the conditions, and their Events."""
+    """A status patch of the conditions, and Events for those that turn bad or are bad no longer.
+
+    Conditions of other types stay.
+    """
     current = export.status.conditions
     return conditions_plan(export, snapshot.local, current, conditions, snapshot)
 
@@ -49,8 +52,8 @@ def status_plan(export: ServiceExport, snapshot: Snapshot, conditions: Sequence[
 def settings_conditions(export: ServiceExport, joined: frozenset[str] | None) -> list[Condition]:
     """SettingsValid: False with the settings that are ignored; True if it was set before.
 
-    Else empty. `joined` are the members of the broker; while they are unknown (None), nothing is
-    said of clusters.
+    Else empty. `joined` are the members of the broker; while they are unknown (None), clusters that
+    have not joined are no fault, and an export with `to-clusters` does not become True.
     """
     faults = list(_setting_faults(export, joined))
     if faults:
@@ -94,9 +97,9 @@ def joined_clusters(message: str) -> list[str] | None:
 
 
 def excluded_metadata(spec: ServiceExportSpec) -> Iterator[tuple[str, list[str]]]:
-    """Each field of exported labels and annotations that has some that imports do not get.
+    """The fields `exportedLabels` and `exportedAnnotations` with the names that imports do not get.
 
-    With their names, sorted.
+    Names are sorted; a field whose names are all allowed is left out.
     """
     for field, given, allowed in (
         ("exportedLabels", spec.exported_labels, allowed_labels(spec.exported_labels)),
@@ -149,7 +152,10 @@ def invalid_conditions(key: Key, service: Service | None) -> tuple[Condition, ..
 
 
 def _invalid_type(message: str) -> tuple[Condition, ...]:
-    """The conditions of a Service that can never be exported."""
+    """Valid=False (InvalidServiceType) and Ready=False (Failed) with this message.
+
+    They are those of a Service that can never be exported.
+    """
     return (
         condition("Valid", False, "InvalidServiceType", message),
         condition("Ready", False, "Failed", message),

@@ -17,7 +17,10 @@ from hanse.model.snapshot import Snapshot
 def is_unpublished(
     key: Key, snapshot: Snapshot, published: Iterable[EndpointSlice], rules: ClusterSetSpec
 ) -> bool:
-    """Whether this cluster exports a service, may publish it, and the broker has no slice of it."""
+    """Whether this cluster exports a service, may publish it, and none of `published` is its slice.
+
+    False if the export is being deleted, or the Service is missing or cannot be exported.
+    """
     here = snapshot.local
     if any(source_cluster(s) == here for s in published):
         return False
@@ -31,7 +34,7 @@ def is_unpublished(
 def succeeds_others(key: Key, snapshot: Snapshot, records: Iterable[ExportRecord]) -> bool:
     """Whether this cluster's export did not fail, and none of the records is for this cluster.
 
-    False without an export.
+    It failed if its condition Ready has the reason Failed. False without an export.
     """
     here = snapshot.local
     export = snapshot.get(here, ServiceExport, key.name, key.namespace)

@@ -244,8 +244,9 @@ def _exporters(
 ) -> tuple[ServiceExporter, ...]:
     """Each exporting cluster with its endpoint counts, weight and priority, sorted by name.
 
-    A cluster whose slices are only on the broker is left out, unless it is lost: the others do not
-    import it any longer.
+    A lost cluster (unreachable or silent) has no ready endpoints. A cluster whose slices are only
+    on the broker is left out, unless it is lost: the others do not import it any longer. One whose
+    slices could not be read is `unknown`.
     """
     shares = _annotated_shares(clusters)
     uncounted = any(one not in service.endpoints for one in service.exporters)
@@ -275,7 +276,7 @@ def _exporters(
 def _published_counts(
     service: ExportedService, snapshot: MultiClusterSnapshot
 ) -> Mapping[ClusterId, int]:
-    """The number of endpoints that each cluster has published for the service on brokers."""
+    """The number of endpoints, ready or not, that each cluster has on brokers for the service."""
     found: dict[ClusterId, int] = {}
     for broker in snapshot.clusters_with_role(Role.BROKER):
         for one in snapshot.by(broker, PUBLISHED, f"{service.namespace}/{service.name}"):
@@ -285,7 +286,10 @@ def _published_counts(
 
 
 def _annotated_shares(clusters: list[ClusterServices]) -> dict[ClusterId, tuple[str, str]]:
-    """The weight and priority in the annotations of each exporter's slices; empty if unset."""
+    """The weight and priority in the annotations of each exporter's slices; empty if unset.
+
+    The first slice of an exporter counts, in the order of the clusters.
+    """
     found: dict[ClusterId, tuple[str, str]] = {}
     for one in clusters:
         for slice_ in one.slices:

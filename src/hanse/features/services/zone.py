@@ -58,7 +58,10 @@ class ServiceZone:
     )
 
     def __init__(self, view: View) -> None:
-        """The names of multi-cluster services in the view's zone; nothing is read yet."""
+        """The names of multi-cluster services in the view's zone; nothing is read yet.
+
+        Raises InvalidName if that is no domain name.
+        """
         self.view = view
         self._apex = wire_name(view.zone)
         self._services = b"\x03svc" + self._apex
@@ -90,7 +93,8 @@ class ServiceZone:
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         """Keys of services that a change affects: of a local import or slice, all for a ClusterSet.
 
-        For a Lease's liveness or a ClusterMember those that its cluster exports.
+        For a Lease's liveness or a ClusterMember those of which slices of its cluster are imported
+        here; none for other changes.
         """
         if isinstance(change, FactChange):
             fact = change.fact
@@ -152,7 +156,7 @@ class ServiceZone:
         return _clusterset_ip_nodes(name, service_import, rules, backends, self.view)
 
     def service_name(self, key: Key) -> bytes | None:
-        """The domain name of a service; None if it would be invalid."""
+        """`<service>.<namespace>.svc.<zone>` in wire format; None if that would be invalid."""
         namespace_domain = child_name(key.namespace, self._services)
         return None if namespace_domain is None else child_name(key.name, namespace_domain)
 
@@ -165,9 +169,10 @@ def has_cluster_names(view: View, rules: ClusterSetRules) -> bool:
 
 
 def affinity_mode(service_import: ServiceImport, view: View) -> AffinityMode:
-    """Which side is preferred, local or remote: by the import's annotation, else by the view.
+    """`local`, `remote` or `none`: by the import's annotation, else by the view's `local_first`.
 
-    `none` in a view without a local cluster.
+    An invalid annotation is ignored; the view gives `local` or `none`. Always `none` in a view
+    without a local cluster.
     """
     rule = parse_affinity(service_import.metadata.annotations.get(AFFINITY, ""))
     if not view.local:
@@ -180,7 +185,8 @@ def select_backends(
 ) -> list[ClusterBackends]:
     """The clusters with ready addresses that answers rotate over, by affinity, priority, weight.
 
-    Clusters of weight 0 are used only if no other is ready.
+    Clusters of weight 0 are used only if no other is ready. A preferred local cluster is the only
+    one, whatever its priority; else those of the highest priority.
     """
     return select_parts(
         [backend for backend in backends if backend.addresses],
@@ -264,7 +270,10 @@ def _headless_nodes(
 
 
 def _pod_nodes(pods: Sequence[tuple[bytes, EndpointAddress]], ttl: int) -> Iterator[ZoneNode]:
-    """A node for each pod name, with its addresses and an SRV record for each port number."""
+    """A node for each pod name, with its addresses and an SRV record for each port number.
+
+    Ports without a number have no record.
+    """
     by_name: dict[bytes, list[EndpointAddress]] = {}
     for pod, endpoint in pods:
         by_name.setdefault(pod, []).append(endpoint)
@@ -282,9 +291,10 @@ def _service_and_port_nodes(
     known: Iterable[Port],
     ttl: int,
 ) -> Iterator[ZoneNode]:
-    """The node with the addresses of all pods, and the nodes of its named ports.
+    """The node with the addresses of all pods and SRV records of `ports`, and one per named port.
 
-    A port that is only `known` has a node without records.
+    A port that is only `known` has a node without records. A record has the number that the pod
+    serves.
     """
     rrsets = [*address_rrsets([endpoint.rdata for _, endpoint in pods], ttl)]
     every: list[bytes] = []
@@ -309,7 +319,8 @@ def _nodes_with_ports(
 ) -> list[ZoneNode]:
     """A node with the RRsets and SRV records of `ports`, and a node for each named port.
 
-    A port that is only `known` has a node without records.
+    A port that is only `known`, or has no number, has a node without records; an invalid port name
+    has no node.
     """
     if len(ports) == len(known) == 1 and ports[0] is known[0] and ports[0].port:
         return _nodes_with_port(name, rrsets, ports[0], srv_rdata(ports[0].port, name), ttl)
@@ -330,7 +341,10 @@ def _nodes_with_ports(
 def _nodes_with_port(
     name: bytes, rrsets: Sequence[RRset], port: Port, rdata: bytes, ttl: int
 ) -> list[ZoneNode]:
-    """As `_nodes_with_ports` for a single port, which most services have: both share the RRset."""
+    """As `_nodes_with_ports` for a single port, which most services have: both share the RRset.
+
+    Both are the node of `name` and that of the port, which is left out if its name is invalid.
+    """
     only = full_rrset(SRV, (rdata,), ttl)
     own = port_name(port.name, port.protocol, name)
     node = ZoneNode(name, (*rrsets, only))
@@ -347,7 +361,10 @@ def _srv_rrset(numbers: Sequence[int], target: bytes, ttl: int) -> tuple[RRset, 
 def _port_nodes(
     name: bytes, named: dict[tuple[str, str], list[bytes]], ttl: int
 ) -> Iterator[ZoneNode]:
-    """The nodes of named ports with their SRV records; ports without records get an empty node."""
+    """The nodes of named ports with their SRV records; ports without records get an empty node.
+
+    A port whose name would be invalid gets none.
+    """
     for (port, protocol), records in named.items():
         own = port_name(port, protocol, name)
         if own is not None:
@@ -355,7 +372,10 @@ def _port_nodes(
 
 
 def _list_named_ports(ports: Sequence[Port], backends: Sequence[ClusterBackends]) -> Sequence[Port]:
-    """All named ports of the import and of any cluster; conflicting ones have no records."""
+    """All named ports of the import and of any cluster, each name and protocol once.
+
+    Those of the import come first, and are not replaced by those of clusters.
+    """
     known = {(port.name, port.protocol): port for port in ports}
     for backend in backends:
         for port in backend.ports:
@@ -375,7 +395,10 @@ def _port_number(port: Port, served: Sequence[EndpointPort]) -> int | None:
 
 
 def _weighted_addresses(backends: Sequence[ClusterBackends], ttl: int) -> list[RRset]:
-    """RRsets that rotate by weight (0 as 1) over the first address of each cluster and family."""
+    """RRsets that rotate by weight (0 as 1) over the first address of each cluster and family.
+
+    No RRset for a family without addresses.
+    """
     ipv4: list[tuple[bytes, int]] = []
     ipv6: list[tuple[bytes, int]] = []
     for backend in backends:

@@ -73,8 +73,8 @@ def set_policies(broker_namespace: str, *, runs_sets: bool) -> tuple[Manifest, .
 def annotation_policy(broker_namespace: str) -> tuple[Manifest, ...]:
     """A policy and its binding that deny StatefulSets with invalid annotations of Hanse.
 
-    Checked are those with fixed choices, max-unavailable, preferences, and load balancers; others,
-    such as overrides and selectors, pass.
+    Checked at creation and update are those with fixed choices, max-unavailable, preferences, and
+    load balancers; others, such as overrides and selectors, pass, and so do terminating sets.
     """
     spec: Wire = {
         "matchConditions": [_NOT_TERMINATING],
@@ -134,7 +134,8 @@ def name_policy(broker_namespace: str) -> tuple[Manifest, ...]:
 def immutable_fields_policy(broker_namespace: str) -> tuple[Manifest, ...]:
     """A policy and its binding that deny updates of immutable fields of a FederatedStatefulSet.
 
-    These are serviceName, selector, podManagementPolicy and volumeClaimTemplates.
+    These are serviceName, selector, podManagementPolicy and volumeClaimTemplates. Terminating sets
+    pass.
     """
     immutable = ("serviceName", "selector", "podManagementPolicy", "volumeClaimTemplates")
     expression = " && ".join(unchanged(f"spec.template.spec.{field}") for field in immutable)
@@ -154,9 +155,10 @@ def immutable_fields_policy(broker_namespace: str) -> tuple[Manifest, ...]:
 
 
 def autoscaler_policy(broker_namespace: str) -> tuple[Manifest, ...]:
-    """A policy and its binding that deny HorizontalPodAutoscalers of sets of either kind.
+    """A policy and its binding that deny autoscalers of any StatefulSet or FederatedStatefulSet.
 
-    Terminating ones pass. The caller installs it only at a broker without nodes.
+    Terminating HorizontalPodAutoscalers pass. The caller installs it only at a broker without
+    nodes.
     """
     target = "object.spec.scaleTargetRef.kind"
     kinds = [StatefulSet.kind.name, FederatedStatefulSet.kind.name]
@@ -195,7 +197,10 @@ def _budget_validation() -> Wire:
 
 
 def _load_balancer_validations() -> list[Wire]:
-    """Validations of load balancers: not too many replicas, and a serviceName is given."""
+    """Validations of sets with load balancers: not too many replicas, and a serviceName is given.
+
+    Sets whose annotation statefulset-lb-needed is not `true` pass.
+    """
     wanted = f"'{LB_NEEDED}' in variables.marks && variables.marks['{LB_NEEDED}'] == 'true'"
     replicas = "(has(object.spec.replicas) ? object.spec.replicas : 1)"
     return [

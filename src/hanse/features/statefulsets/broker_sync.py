@@ -163,7 +163,11 @@ def _is_held_by_member(
 def _copies_for_broker(
     hosted: FederatedStatefulSet, snapshot: Snapshot, broker: ClusterId
 ) -> Iterator[Desired]:
-    """The set, and before it its headless Service if users made it and this set is to copy it."""
+    """The set's copy, and before it that of its headless Service.
+
+    The Service only if users made it here, and this set is the first by name of those hosted here
+    that it governs.
+    """
     meta = hosted.metadata
     sources = frozenset({snapshot.local})
     name = governing_service(hosted)

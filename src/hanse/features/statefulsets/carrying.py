@@ -84,7 +84,10 @@ def _owner(obj: Object | None) -> str | None:
 
 
 def all_config_keys(snapshot: Snapshot, namespace: str = "") -> Iterator[Key]:
-    """The keys of ConfigMaps here, or referred to by sets with shares; of one namespace or all."""
+    """The keys of ConfigMaps that are copied here, or that sets with shares at the broker refer to.
+
+    Of one namespace, or of all if it is empty.
+    """
     broker = broker_cluster(snapshot)
     for copy in snapshot.all(snapshot.local, ConfigMap):
         if namespace in ("", copy.metadata.namespace):

@@ -33,17 +33,20 @@ class ClusterChoice(Struct, frozen=True):
         return self.selector != LabelSelector()
 
     def selects(self, labels: Labels) -> bool:
-        """Whether a cluster with these labels may get replicas."""
+        """Whether the selector matches a cluster's labels; True without a selector."""
         return selects(self.selector, labels)
 
     def groups(self, labels: Mapping[ClusterId, Labels]) -> dict[ClusterId, str]:
-        """By cluster its value of the label `spread_by`, empty without one; `{}` if none is set."""
+        """By cluster its value of the label `spread_by`, empty if it lacks that label.
+
+        `{}` if the set has no `spread_by`.
+        """
         if not self.spread_by:
             return {}
         return {cluster: each.get(self.spread_by, "") for cluster, each in labels.items()}
 
     def ordered(self, shares: Iterable[Share]) -> list[Share]:
-        """The shares, those of clusters in `order` first; the rest as they were."""
+        """The shares: first those of clusters in `order`, in that order; the rest as they were."""
         first = {cluster: at for at, cluster in enumerate(self.order)}
         return sorted(shares, key=lambda share: first.get(share.name, len(first)))
 

@@ -55,7 +55,11 @@ def collision_error(
 
 
 def list_collisions(name: str, clusters: Collection[ClusterId]) -> Iterator[Collision]:
-    """The names that no other set may have, each with the clusters where replicas would collide."""
+    """The names that no other set may have, each with the clusters where replicas would collide.
+
+    By the ids of these clusters: they collide if one id ends with a dash and another. Whether such
+    a set exists is not asked.
+    """
     for cluster in sorted(clusters):
         parts = cluster.split("-")
         for at in range(1, len(parts)):

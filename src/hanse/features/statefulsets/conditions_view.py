@@ -26,7 +26,7 @@ _RULES = {
 def _check(
     obj: StatefulSet | FederatedStatefulSet, where: ClusterId, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """The findings of a set's bad conditions.
+    """The findings of a set's bad conditions: Valid, Placed, Published and ShareDisputed.
 
     SetNotPlaced and ShareDisputed get their causes and remedies here.
     """

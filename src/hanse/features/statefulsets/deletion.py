@@ -48,7 +48,7 @@ def plan_missing_set(
 
     It was deleted if this cluster's report there is live or names the StatefulSet's uid. A restored
     StatefulSet of a deleted set is deleted again, but runs on if its claims would go with it, and
-    is released if its set was orphaned.
+    is released if its set was orphaned. If nothing runs, the report becomes a tombstone.
     """
     stateful_set = _running_stateful_set(key, snapshot)
     report = read_report(key, snapshot, broker, broker_namespace)
@@ -89,7 +89,10 @@ def plan_without_shares(
 def plan_release_with_tombstone(
     key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> Plan:
-    """Release the objects of a set; once none is owned, turn the report into a tombstone."""
+    """Release the objects of a set; once none is owned, turn the report into a tombstone.
+
+    Without a report it only releases.
+    """
     report = read_report(key, snapshot, broker, broker_namespace)
     if report is None or list_owned(key, snapshot):
         return plan_release(key, snapshot, broker, broker_namespace)

@@ -100,7 +100,7 @@ class PartState(Struct, frozen=True):
     def released(self) -> int:
         """`updateStrategy.rollingUpdate.partition`: the ordinal from which pods may be replaced.
 
-        0 with OnDelete.
+        0 with OnDelete, and if there is none.
         """
         if not self.rolls:
             return 0
@@ -234,8 +234,9 @@ class Step(Struct, frozen=True):
 def next_step(part: PartState, others: OtherReplicas, rules: Rules, held: Permit) -> Step:
     """What the StatefulSet becomes next: shrink, roll out, or allow an eviction, as permits cover.
 
-    Else the step asks for permits, or returns them. Nothing is taken down before the StatefulSet is
-    observed, or while an eviction may still come.
+    Where they do not, the step asks for permits, or says what it waits for; unused ones are
+    returned. Before the StatefulSet is observed, and while an eviction may still come, it is
+    `unchanged_step`.
     """
     if not part.is_observed:  # nothing is known of its replicas
         return unchanged_step(part, held)
@@ -254,7 +255,10 @@ def next_step(part: PartState, others: OtherReplicas, rules: Rules, held: Permit
 
 
 def unchanged_step(part: PartState, held: Permit) -> Step:
-    """The step that takes nothing down and keeps all permits; replicas grow if the share did."""
+    """The step that takes nothing down and keeps permits, partition and template.
+
+    The replicas grow to the share if that is larger.
+    """
     replicas = max(part.share, part.replicas)
     waits = _REPLACING if held.pods and not (held.removes or part.outdated) else ""
     return Step(
@@ -275,8 +279,9 @@ def _needed(part: PartState, held: int) -> int:
 def _shrink(part: PartState, others: OtherReplicas, rules: Rules, held: Permit) -> Step:
     """The step that removes the highest surplus replicas: all that may go, or one if ordered.
 
-    Without a permit to remove, it asks for one. Unless ordered, clusters remove at the same time:
-    each permit says how many replicas its cluster keeps, and others count no more than these.
+    It waits while removed pods are still there, or too few ready replicas would be left. Without a
+    permit to remove it asks for one, after other clusters have removed; unless ordered, clusters
+    remove at the same time, and each permit says how many replicas its cluster keeps.
     """
     unchanged = Step(part.replicas, part.released, permits=_needed(part, held.pods))
     if part.going:
@@ -315,9 +320,10 @@ def _removable(part: PartState, others: OtherReplicas, rules: Rules) -> int:
 
 
 def _evict(part: PartState, others: OtherReplicas, rules: Rules, held: int) -> Step:
-    """The step to the share; while a node with replicas is drained, it asks for a permit.
+    """The step if nothing is to be removed or replaced: the whole share, with the newest template.
 
-    With one it opens the budget for an eviction. Roll-outs of other clusters come first.
+    While a node with replicas is drained, it asks for a permit if the users' budget has room, and
+    with one it opens the budget here for an eviction. Roll-outs of other clusters come first.
     """
     kept = _needed(part, held)
     waits = _REPLACING if kept and not part.draining else ""
@@ -335,7 +341,10 @@ def _evict(part: PartState, others: OtherReplicas, rules: Rules, held: int) -> S
 
 
 def _next_outdated(part: PartState) -> int | None:
-    """The highest replica that is still to be replaced and is not released yet; else None."""
+    """The highest replica that is still to be replaced and is not released yet; else None.
+
+    Replicas below the partition that stays are never replaced.
+    """
     released = part.replicas if part.outdated else min(part.released, part.replicas)
     outdated = (
         o for o in range(part.partition, released) if part.outdated or not part.is_updated(o)
@@ -344,10 +353,11 @@ def _next_outdated(part: PartState) -> int | None:
 
 
 def _roll(part: PartState, target: int, others: OtherReplicas, rules: Rules, held: int) -> Step:
-    """The step of a roll-out: lowers the partition to `target`, if `held` permits allow it.
+    """The step of a roll-out: newest template and partition `target`, if `held` permits allow it.
 
     `target` is the highest outdated ordinal. Without a permit it asks for as many as there is room
-    for; without room, or while replicas are being replaced, it waits.
+    for; without room, or while replicas are being replaced, it waits, with template and partition
+    as is.
     """
     unchanged = Step(part.share, part.released, permits=_needed(part, held))
     if part.in_flight >= max(held, 1) and (part.going or not part.is_known_down(target)):
@@ -367,8 +377,9 @@ def _roll(part: PartState, target: int, others: OtherReplicas, rules: Rules, hel
 def _room(part: PartState, target: int, others: OtherReplicas, rules: Rules) -> tuple[int, str]:
     """How many replicas may be down here now, and if 0, the message what it waits for.
 
-    0 while clusters are away, unless the set disrupts then. A target known not to be ready needs a
-    free permit only, and no room in the budget.
+    At most the free permits, and what the StatefulSet replaces at once. 0 while clusters are away,
+    unless the set disrupts then. A target known not to be ready needs a free permit only, and no
+    room in the budget.
     """
     if others.away and not rules.disrupts_while_away:
         return 0, AWAITS_CLUSTERS

@@ -37,7 +37,8 @@ def find_budget(
 ) -> PodDisruptionBudget | None:
     """The first PodDisruptionBudget by name at the broker that selects the set's pods; else None.
 
-    Those that Hanse wrote (owner label) or that are terminating do not count.
+    In the set's namespace. Those without a selector, that Hanse wrote (owner label) or that are
+    terminating do not count.
     """
     metadata = submitted.spec.template.get("metadata")
     labels = metadata.get("labels") if isinstance(metadata, dict) else None
@@ -80,7 +81,8 @@ def derived_budget(
 ) -> PodDisruptionBudget | None:
     """The PodDisruptionBudget of a set here: maxUnavailable 1 if `opens`, else 0.
 
-    None if the set's selector cannot be decoded.
+    It takes unhealthyPodEvictionPolicy from `budget`, the users' one, or else AlwaysAllow. None if
+    the set's selector cannot be decoded.
     """
     try:
         selector = msgspec.convert(submitted.spec.selector, LabelSelector)
@@ -109,7 +111,10 @@ def may_be_evicted(name: str, namespace: str, snapshot: Snapshot) -> bool:
 
 
 def is_drained(node: Object | None) -> bool:
-    """Whether an object is a Node that is cordoned, or has a taint of an autoscaler emptying it."""
+    """Whether an object is a Node that is cordoned, by its spec or a taint, or being emptied.
+
+    The latter by a taint of the cluster autoscaler or Karpenter. False for None or another object.
+    """
     if not isinstance(node, Node):
         return False
     return node.spec.unschedulable or any(t.key in _DRAIN_TAINTS for t in node.spec.taints)

@@ -195,8 +195,8 @@ class StatefulSets:
     def _keys_for_local_change(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
         """The keys for a change in this cluster: of a set's objects, or of a hosted set.
 
-        All sets for the AcceptancePolicy, and for a Node that is drained or no longer is; for a
-        Namespace its sets.
+        The local keys of all sets with shares for the AcceptancePolicy, and for a Node that is
+        drained or no longer is; for a Namespace those of its sets.
         """
         obj = change.object
         meta = obj.metadata
@@ -267,7 +267,10 @@ class StatefulSets:
                 yield from self._all_keys(snapshot)
 
     def _keys_of_lost_broker(self, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
-        """All keys if the namespace is the broker's own: without it everything is kept."""
+        """All keys, also of ConfigMaps, if the namespace is the broker's own; else none.
+
+        Without that namespace everything is kept, whatever the key.
+        """
         if namespace == self._broker_namespace:
             yield from self._all_keys(snapshot)
             yield from all_config_keys(snapshot)
@@ -275,8 +278,9 @@ class StatefulSets:
     def _keys_for_fact(self, change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
         """The keys that a changed fact affects: all for a cluster's state.
 
-        All but `mirror` keys for a Lease's liveness; for a write here, or of a Service, the sets
-        that may have an object of its name; for one of a FederatedStatefulSet its `mirror` key.
+        All but `mirror` keys for a Lease's liveness; for a write here, or of a Service, the local
+        keys of sets that may have an object of its name; for one of a FederatedStatefulSet its
+        `mirror` key; none for other facts.
         """
         match change.fact:
             case ClusterState():
@@ -307,7 +311,11 @@ class StatefulSets:
         return (key for key in self._all_keys(snapshot) if key.topic != "mirror")
 
     def _all_keys(self, snapshot: Snapshot) -> Iterator[Key]:
-        """Every key of all sets that this cluster hosts, owns objects of, or sees at the broker."""
+        """Every key of all sets, but none of ConfigMaps; keys may repeat.
+
+        The mirror key of each set that this cluster hosts, shares, local and status of each set or
+        record at the broker, and the local key of each set that an object here has as label.
+        """
         hosted_kinds: tuple[type[Object], ...] = (FederatedStatefulSet, StatefulSetShares)
         for kind in hosted_kinds:  # also shares of a set that was orphaned here
             for obj in snapshot.all(snapshot.local, kind):

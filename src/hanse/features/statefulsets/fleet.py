@@ -66,7 +66,8 @@ def list_parts(
 ) -> dict[ClusterId, StatefulSetPartSpec]:
     """By cluster its report about one set, without tombstones and newer schemas.
 
-    Reports that name another set's uid do not count, unless `set_uid` is empty.
+    Reports that name another set's uid do not count, unless `set_uid` is empty; those that name
+    none do.
     """
     found = snapshot.by(broker, PARTS_BY_SET, f"{key.namespace}/{key.name}")
     specs = (part.spec for part in found)

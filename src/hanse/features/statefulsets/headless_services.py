@@ -44,7 +44,8 @@ def list_governed_sets(
 ) -> set[str]:
     """The names of the sets at the broker, of either kind, that a Service governs.
 
-    FederatedStatefulSets that are terminating do not count, StatefulSets do.
+    FederatedStatefulSets that are terminating do not count, StatefulSets do. Empty for an empty
+    name.
     """
     stateful_sets = (
         snapshot.by(broker, SETS_BY_SERVICE, f"{namespace}/{service}") if service else ()
@@ -58,7 +59,7 @@ def list_governed_federated_sets(
 ) -> set[str]:
     """The names of the FederatedStatefulSets in a cluster that a Service governs.
 
-    Those that are terminating do not count.
+    Those that are terminating do not count. Empty for an empty name.
     """
     federated_sets = (
         snapshot.by(where, FEDERATED_SETS_BY_SERVICE, f"{namespace}/{service}") if service else ()
@@ -71,7 +72,7 @@ def list_governed_federated_sets(
 def service_keeper(service: str, namespace: str, snapshot: Snapshot, broker: ClusterId) -> str:
     """The first live set by name that a headless Service governs, which owns its copies.
 
-    Else empty.
+    Empty if no live set has that Service.
     """
     names = list_governed_sets(service, namespace, snapshot, broker)
     return min(

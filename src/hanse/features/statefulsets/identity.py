@@ -28,10 +28,11 @@ def belongs_to(record: StatefulSetShares, submitted: SubmittedSet) -> bool:
 
 
 def owned_shares_meta(owner: StatefulSet | FederatedStatefulSet, shares: Meta | None) -> Meta:
-    """The metadata of a set's shares, with the set as their owner unless they have lost it.
+    """The metadata to write for a set's shares: its name, its uid as annotation, and it as owner.
 
-    When users delete a set with `--cascade=orphan`, the garbage collector takes the owner out of
-    `shares`, which we may see before the deletion: putting it back would delete all replicas.
+    Without an owner if `shares`, the present ones, are of this set and have none: the garbage
+    collector takes it out when users delete a set with `--cascade=orphan`, which we may see before
+    the deletion, and putting it back would delete all replicas.
     """
     meta, kind = owner.metadata, type(owner).kind
     reference = OwnerReference(
@@ -47,7 +48,10 @@ def owned_shares_meta(owner: StatefulSet | FederatedStatefulSet, shares: Meta | 
 
 
 def _is_of(shares: Meta, owner: Meta) -> bool:
-    """Whether shares are of this set: by the annotated uid, else if they are not older than it."""
+    """Whether shares are of this set: by the annotated uid, else if they are not older than it.
+
+    False if neither the annotation nor both creation times are there.
+    """
     if SET_UID in shares.annotations:
         return shares.annotations[SET_UID] == owner.uid
     created, since = shares.creation_timestamp, owner.creation_timestamp
@@ -84,7 +88,8 @@ def runs_for_deleted_set(
 def is_rebuilt(report: StatefulSetPart | None, submitted: SubmittedSet, snapshot: Snapshot) -> bool:
     """Whether this cluster was built anew: its report has another cluster uid and a share.
 
-    False for a tombstone or another set's report, and if users have accepted this cluster.
+    False without a report, for a tombstone, another set's report or one without a cluster uid,
+    while this cluster's uid is not known, and if users have accepted this cluster.
     """
     here = cluster_uid(snapshot)
     if report is None or not here or report.spec.ended is not None:
@@ -96,7 +101,7 @@ def is_rebuilt(report: StatefulSetPart | None, submitted: SubmittedSet, snapshot
 
 
 def rebuilt_message(submitted: SubmittedSet, snapshot: Snapshot) -> str:
-    """What is told of a rebuilt cluster, with the remedies."""
+    """The message that users have to accept a rebuilt cluster, or restore it, with the commands."""
     name, here = submitted.name, snapshot.local
     return (
         f"{here} is another cluster than the one that ran {cluster_set_name(name, here)}: its "

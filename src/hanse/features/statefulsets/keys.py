@@ -20,7 +20,10 @@ def sync_keys(name: str, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
 
 
 def load_balancer_keys(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-    """The mirror keys of the sets whose load balancer a Service at the broker is or was."""
+    """The mirror keys of the sets whose load balancer a Service at the broker is or was.
+
+    Only of sets of which this cluster has the FederatedStatefulSet or its shares.
+    """
     for version in (change.before, change.after):
         if version is not None and CLUSTER in version.metadata.annotations:
             meta = version.metadata
@@ -41,7 +44,7 @@ def local_keys(obj: Object) -> Iterator[Key]:
 
 
 def pod_keys(pod: Pod, snapshot: Snapshot) -> Iterator[Key]:
-    """The key of the set whose StatefulSet owns a pod; none for pods of others."""
+    """The local key of the set whose StatefulSet here owns a pod; none for pods of others."""
     meta = pod.metadata
     for owner in meta.owner_references:
         own = snapshot.get(snapshot.local, StatefulSet, owner.name, meta.namespace)

@@ -30,7 +30,11 @@ OVERWRITTEN = "Overwritten"
 def build_replica_services(
     submitted: SubmittedSet, headless: Service | None, replicas: Sequence[str], cluster: ClusterId
 ) -> tuple[Service, ...]:
-    """One LoadBalancer Service for each replica here; none without a headless Service."""
+    """One LoadBalancer Service for each replica here; none without a headless Service.
+
+    Each selects one pod by name, and has the headless Service's ports, and annotations and class of
+    this cluster's override.
+    """
     if headless is None:
         return ()
     ports = tuple(replace(port, node_port=0) for port in headless.spec.ports)
@@ -60,7 +64,8 @@ def broker_services(
 ) -> Iterator[Desired]:
     """The copy of each replica's Service at the broker, annotated with this cluster.
 
-    Its status has the load balancer's addresses if the Service here is ours.
+    Its class is one that no controller there provisions. Its status has the load balancer's
+    addresses if the Service here is ours.
     """
     for service in services:
         meta = service.metadata
@@ -119,7 +124,10 @@ def overwrite_events(services: Sequence[Service], snapshot: Snapshot) -> Iterato
 def conflicting_service_removals(
     services: Sequence[Service], snapshot: Snapshot
 ) -> Iterator[Removal]:
-    """Remove others' Services of a replica's name that are headless or of type ExternalName."""
+    """Removals of others' Services of a replica's name that cannot become its load balancer.
+
+    These are headless or of type ExternalName.
+    """
     for service in services:
         foreign = _unowned_service(service, snapshot)
         if foreign is not None and (foreign.headless or foreign.spec.type == "ExternalName"):

@@ -143,7 +143,8 @@ def _plan_live_set(
     """The plan of a set with shares: its part here, or all unchanged while that cannot be judged.
 
     What ran for an earlier set of this name is deleted; what one released is adopted, unless the
-    set is refused. A cluster that was built anew waits to be accepted.
+    set is refused. An invalid set runs on as last applied. A cluster that was built anew waits to
+    be accepted.
     """
     current = running_stateful_set(key, snapshot)
     report = read_report(key, snapshot, broker, broker_namespace)
@@ -217,9 +218,10 @@ def _next_step(
 def _plan_refused_set(
     placed: PlacedSet, current: StatefulSet | None, snapshot: Snapshot, broker_namespace: str
 ) -> Plan:
-    """Keeps what runs of a refused set, and reports the refusal.
+    """The plan that keeps what runs of a refused set, and reports the refusal.
 
-    Only a smaller share and the eviction budget are applied; what is left over by them is deleted.
+    Only a smaller share and the eviction budget are applied; what these leave without use is
+    deleted.
     """
     broker = placed.broker
     report = _report(placed, [], snapshot, broker_namespace)
@@ -241,7 +243,8 @@ def _surplus_objects(
 ) -> Iterator[tuple[ClusterId, ObjectRef]]:
     """What a refused set does not keep: Services of removed replicas, and an empty StatefulSet.
 
-    The latter only without a share here, and if its deletion deletes no claims that are to stay.
+    The Services here and at the broker. The StatefulSet only if this cluster has no share, it has
+    neither replicas nor pods, and its deletion deletes no claims that are to stay.
     """
     if current is None:
         return

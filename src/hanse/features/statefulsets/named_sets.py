@@ -64,8 +64,9 @@ def named_set(
 ) -> NamedSet:
     """A set with its reports by cluster, but for tombstones, newer schemas and earlier sets.
 
-    No reports without a record of shares. For the local cluster the record stands in for a report
-    that is missing.
+    Reports without a governing Service are left out, and so are replicas whose names are another
+    set's. No reports without a record of shares. For the local cluster a report without replicas,
+    by the record, stands in for one that is missing.
     """
     record = snapshot.get(broker, StatefulSetShares, name, namespace)
     if record is None:
@@ -95,7 +96,10 @@ def is_service_name(
 
 
 def is_replica_name(key: Key, snapshot: Snapshot, broker: ClusterId) -> bool:
-    """Whether a cluster's report at the broker has a replica of that name."""
+    """Whether a cluster's report at the broker has a replica of that name.
+
+    The name has to be `<set>-<cluster>-<ordinal>` of the set and the cluster of that report.
+    """
     stem, _, ordinal = key.name.rpartition("-")
     splits = (i for i, letter in enumerate(stem) if letter == "-" and ordinal.isdecimal())
     return any(

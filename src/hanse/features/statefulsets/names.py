@@ -95,8 +95,8 @@ def replica_name(name: str, cluster: ClusterId, ordinal: int) -> str:
 def name_error(name: str, clusters: tuple[ClusterId, ...]) -> str:
     """The error of a set's name with its remedy; empty if the name is valid.
 
-    With the longest of the clusters' names it must fit into MAX_SET_NAME; without clusters, with
-    one of a single letter.
+    It must be a DNS label that begins with a letter. With the longest of the clusters' names it
+    must fit into MAX_SET_NAME; without clusters, with one of a single letter.
     """
     if not _LABEL.fullmatch(name):
         return (
@@ -127,9 +127,9 @@ def template_revision(name: str, template: Wire) -> str:
 
 
 def part_name(namespace: str, name: str, cluster: ClusterId) -> str:
-    """The name of a cluster's StatefulSetPart at the broker, with a hash of all three parts.
+    """The name of a cluster's StatefulSetPart at the broker: `<set>-<cluster>-<hash>`.
 
-    The set's name is cut to 100 characters.
+    The hash is of namespace, name and cluster; the set's name is cut to 100 characters.
     """
     digest = blake2b("\0".join((namespace, name, cluster)).encode(), digest_size=10).hexdigest()
     return f"{name[:100]}-{cluster}-{digest}"

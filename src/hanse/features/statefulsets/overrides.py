@@ -46,12 +46,15 @@ class Overrides(Struct, frozen=True):
     errors: tuple[str, ...] = ()
 
     def of(self, cluster: ClusterId) -> Override:
-        """The override of one cluster; else that of `*`, else an empty one."""
+        """The override of one cluster; else that of `*`, else an empty one; they are not merged."""
         return self.by_cluster.get(cluster) or self.by_cluster.get(ALL) or Override()
 
 
 def parse_overrides(text: str) -> Overrides:
-    """Parse the annotation; if it is invalid, no overrides and an error in the result."""
+    """Parse the annotation; if it is invalid, no overrides and an error in the result.
+
+    No overrides and no error for an empty text.
+    """
     if not text:
         return Overrides()
     try:
@@ -109,7 +112,10 @@ def _container(container: Wire, override: Override) -> Wire:
 
 
 def _env(present: Iterable[Wire], env: dict[str, str]) -> Iterator[Wire]:
-    """The container's variables with those of the override replaced, then the override's others."""
+    """The container's variables with those of the override replaced, then the override's others.
+
+    The latter by name.
+    """
     names = {str(each.get("name")) for each in present}
     for each in present:
         name = str(each.get("name"))

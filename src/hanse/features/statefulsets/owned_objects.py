@@ -35,7 +35,7 @@ def owned_stateful_set(name: str, namespace: str, snapshot: Snapshot) -> Statefu
 def running_stateful_set(key: Key, snapshot: Snapshot) -> StatefulSet | None:
     """The set's StatefulSet here: ours, or one that a set of this name released; else None.
 
-    A released one that is terminating does not count: nobody can adopt it.
+    Ours also while it is terminating; a released one does not count then: nobody can adopt it.
     """
     local_name = cluster_set_name(key.name, snapshot.local)
     found = snapshot.get(snapshot.local, StatefulSet, local_name, key.namespace)
@@ -79,9 +79,9 @@ def _list_owned_at_broker(
 def plan_release(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str) -> Plan:
     """A plan that removes our owner label from the objects of a set here: they run on without us.
 
-    Services that another set keeps are left out, and budgets are deleted: nobody would open them
-    for a drained node. Once nothing is owned the plan is empty, which deletes the report: others
-    know by it which clusters have not released yet.
+    Services that another set keeps are not released, and budgets are deleted: nobody would open
+    them for a drained node. Until nothing is owned the report is kept; then the plan is empty,
+    which deletes it: others know by it which clusters have not released yet.
     """
     objects = [o for o in list_owned(key, snapshot) if not isinstance(o, PodDisruptionBudget)]
     if not objects:
@@ -103,7 +103,10 @@ def is_released_by(obj: Object | None, key: Key) -> bool:
 
 
 def release_patch(obj: Object, key: Key, here: ClusterId) -> Patch:
-    """Remove the owner label and `hanse.dev/` annotations; annotate the set that released it."""
+    """The patch that removes the owner label and all annotations `hanse.dev/*` from an object here.
+
+    It adds the annotation with the set that released it.
+    """
     owned = [name for name in obj.metadata.annotations if name.startswith("hanse.dev/")]
     return Patch(ClusterObjectRef(here, object_ref(obj)), release_change(owned, key))
 

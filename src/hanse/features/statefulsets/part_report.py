@@ -81,7 +81,8 @@ def build_report(
 ) -> StatefulSetPart:
     """The report of this cluster's part: share, replicas, problems, and uids of its StatefulSets.
 
-    The share is the one that this cluster runs or is about to, not what the StatefulSet says.
+    The share is the one that this cluster runs or is about to, not what the StatefulSet says. Pods
+    that are starting are not counted, and not ready; `before` is the previous report.
     """
     owned, applied = progress.stateful_set, progress.applied
     pods = dict(list_pods(owned, snapshot)) if owned is not None else {}
@@ -124,7 +125,7 @@ def _reported_terms(
 ) -> dict[str, Any]:
     """The report's fields `refused`, `most` and `schema`.
 
-    Empty if all wanted replicas are taken.
+    Empty if the set is not refused and all wanted replicas are taken.
     """
     wanted = submitted.spec.replicas
     running = owned.spec.replicas if owned is not None else 0
@@ -164,7 +165,7 @@ def is_starting(pod: Pod, now: datetime, *, awaits_status: bool) -> bool:
 def _count_pods(
     owned: StatefulSet, pods: Mapping[int, Pod], applied: str, before: StatefulSetPartSpec | None
 ) -> _PodCounts:
-    """The numbers of current, updated and available replicas, counted by the pods themselves.
+    """The numbers of current, updated and available replicas, by pods that are not terminating.
 
     Until a new version of the StatefulSet is observed, updated ones, and with `minReadySeconds`
     available ones, are as reported before; none is updated to a new template.
@@ -211,7 +212,10 @@ def _list_replicas(
 
 
 def _addresses(replica: str, submitted: SubmittedSet, snapshot: Snapshot) -> tuple[str, ...]:
-    """Up to 16 addresses of a replica's load balancer; none if it is not needed or not ours."""
+    """Up to 16 addresses of a replica's load balancer here, each an IP or else a host name.
+
+    None if the set does not ask for load balancers, or the Service is missing or not ours.
+    """
     service = snapshot.get(snapshot.local, Service, replica, submitted.namespace)
     if not submitted.load_balanced or service is None or OWNER not in service.metadata.labels:
         return ()

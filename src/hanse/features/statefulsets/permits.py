@@ -158,13 +158,16 @@ class FleetPart(Struct, frozen=True):
         return _Staying(permit.keeps, sum(r.ready for r in part.replicas if r.name in kept))
 
     def _unreported_replicas(self, cluster: ClusterId, staying: _Staying) -> int:
-        """Replicas of a cluster's share that its report does not have yet: none is ready."""
+        """How many replicas a cluster's recorded share has more than `staying`; at least 0.
+
+        None of these is ready.
+        """
         return max(self.record.spec.share_of(cluster) - staying.replicas, 0)
 
     def _credible_permit(self, cluster: ClusterId) -> Permit:
         """The permit of another cluster, limited to the replicas that it has or may get.
 
-        Empty if none.
+        Without any, an empty permit.
         """
         permit, part = self.permit(cluster), self.parts.get(cluster)
         existing = len(part.replicas) if part is not None else 0
@@ -193,7 +196,10 @@ class FleetPart(Struct, frozen=True):
         return part.share if part is not None else self.record.spec.share_of(cluster)
 
     def _is_finished(self, cluster: ClusterId) -> bool:
-        """Whether a cluster reports the newest revision as complete, or has no share."""
+        """Whether a cluster reports the newest revision as complete, or has no share.
+
+        The share is the reported one; without a report the recorded one.
+        """
         part = self.parts.get(cluster)
         if part is None:
             return not self.record.spec.share_of(cluster)
@@ -326,8 +332,9 @@ def permit_patch(
 def _removal_entry(fleet: FleetPart, held: Permit, permit: Permit) -> EntryChange | None:
     """The change of this cluster's permit entry, if only the removal of surplus is concerned.
 
-    None if the number of permits or what is handed on changes, or there is no entry: then the whole
-    record is patched. Such entries may be written by several clusters at the same time.
+    None if the number of permits or what is handed on changes, there is no entry, or it says how
+    many replicas are kept neither before nor after: then the whole record is patched. Such entries
+    may be written by several clusters at the same time.
     """
     own = next((n for n, p in enumerate(fleet.record.spec.permits) if p == held), None)
     is_counted = permit.pods != held.pods or permit.handed_on != held.handed_on

@@ -56,7 +56,7 @@ class PlacedSet(Struct, frozen=True):
     def applied(self) -> str:
         """The set's revision that the StatefulSet has after this step.
 
-        Empty if there is none yet.
+        Empty if there is no StatefulSet yet, or it names none.
         """
         if self.state is None:
             return ""
@@ -138,7 +138,8 @@ def disruption_budget(placed: PlacedSet, snapshot: Snapshot) -> PodDisruptionBud
 def _stateful_set(placed: PlacedSet, snapshot: Snapshot) -> StatefulSet | None:
     """The StatefulSet here; None before our report, and without a share once it has no pods left.
 
-    It keeps its template while the set is invalid, and until it may be rolled out here.
+    It stays at zero replicas if its deletion would delete claims that are to stay. It keeps
+    template and ordinals while the set is invalid, and until it may be rolled out here.
     """
     submitted, key, step = placed.submitted, placed.key, placed.step
     current = placed.state.stateful_set if placed.state is not None else None

@@ -56,10 +56,11 @@ def distribute(
     preferences: Mapping[ClusterId, ReplicaPreference] | None = None,
     groups: Groups | None = None,
 ) -> Distribution:
-    """The shares of `wanted` replicas, starting from the shares `before`; `healthy` is in order.
+    """The shares of `wanted` replicas, starting from the shares `before`, and what does not fit.
 
     With groups, each group gets an equal part before its clusters get theirs. No share shrinks when
-    the sum grows, and none grows when it shrinks; shares of unhealthy clusters are the first to go.
+    the sum grows, and none grows when it shrinks; unhealthy clusters get nothing, and are the first
+    to lose replicas. Of equal clusters the first of `healthy` gets one.
     """
     preferences = preferences or {}
     shares = {cluster: n for cluster, n in before.items() if n > 0}
@@ -95,7 +96,7 @@ def _grow(
 ) -> int:
     """Adds `missing` replicas in place, first up to each min, then by weight up to max.
 
-    Returns how many could not be added.
+    A cluster of weight 0 gets no more than its min. Returns how many could not be added.
     """
     below = [
         (candidate, min(candidate.preference.min, candidate.preference.max))
@@ -115,7 +116,10 @@ def _grow(
 def _shrink_unhealthy(
     shares: dict[ClusterId, int], healthy: Sequence[ClusterId], surplus: int
 ) -> int:
-    """Remove from `shares` of unhealthy clusters, the largest first; returns what is left."""
+    """Remove `surplus` replicas from shares of unhealthy clusters, the largest first, in place.
+
+    Returns how many are still to be removed, from healthy clusters.
+    """
     unhealthy = sorted(shares.keys() - set(healthy))
     floors = [(_Candidate(c, at, DEFAULT_PREFERENCE), 0) for at, c in enumerate(unhealthy)]
     return _remove(shares, floors, surplus, weight_of=_equal_weight)
@@ -227,7 +231,7 @@ def _add(
 ) -> int:
     """Adds one by one to the smallest share for its weight, up to its limit, in place.
 
-    Returns how many could not be added.
+    Of equal ones the first in the fleet's order gets it. Returns how many could not be added.
     """
     eligible = [
         (candidate, limit)
@@ -298,7 +302,7 @@ def _remove(
 ) -> int:
     """Removes one by one from the largest share for its weight, down to its floor, in place.
 
-    Returns how many could not be removed.
+    Of equal ones the last in the fleet's order loses it. Returns how many could not be removed.
     """
     eligible = [
         (candidate, floor)

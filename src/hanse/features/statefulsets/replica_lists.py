@@ -27,7 +27,8 @@ def service_annotation_patch(
 ) -> tuple[Patch, ...]:
     """The patch of the headless Service with the names of all load-balanced replicas it governs.
 
-    Empty unless this set owns the Service's copies, and if load balancers were never requested.
+    Without any, load balancers are `false` and the list is removed. Empty without Service or
+    record, if another set owns the Service's copies, and if load balancers were never requested.
     """
     if service is None or record is None:
         return ()

@@ -49,7 +49,10 @@ def headless_copy(
 
 
 def copied_service_spec(spec: ServiceSpec) -> ServiceSpec:
-    """A Service's spec without what each cluster assigns: addresses, families, node ports."""
+    """A Service's spec without what each cluster assigns: addresses, families, node ports.
+
+    clusterIP None stays, so that a headless Service remains one; ipFamilyPolicy SingleStack goes.
+    """
     policy = "" if spec.ip_family_policy == "SingleStack" else spec.ip_family_policy
     cluster_ip = "None" if spec.cluster_ip == "None" else ""
     ports = tuple(replace(port, node_port=0) for port in spec.ports)

@@ -76,7 +76,10 @@ class ShareSources(Struct, frozen=True):
 
     @property
     def rebalance_wanted(self) -> bool:
-        """Whether users request a rebalance that neither record nor reports have noted yet."""
+        """Whether users request a rebalance that neither record nor reports have noted yet.
+
+        False without a record.
+        """
         wish = self.submitted.rebalance
         if self.record is None or wish in ("", self.record.spec.rebalanced):
             return False
@@ -115,9 +118,10 @@ class ShareSources(Struct, frozen=True):
 def share_basis(sources: ShareSources, distribute: _Distribute) -> ShareBasis:
     """The shares to start from: recorded ones if reports explain them, else reported ones.
 
-    Explained is a share between the reported one and the one that `distribute` computes from all
-    reported ones; others are disputed. A new rebalance starts from clusters that are away. An
-    invalid set has reported shares, else recorded ones.
+    Explained is a share between the reported one and what `distribute` makes of all reported ones,
+    one of a rebalance under way, or a record that only removes surplus; others are disputed. A new
+    rebalance starts from clusters that are away; an invalid set's shares are reported, else
+    recorded.
     """
     reported = sources.reported
     if sources.submitted.errors:
@@ -145,7 +149,8 @@ def share_basis(sources: ShareSources, distribute: _Distribute) -> ShareBasis:
 def topics_unaffected(before: Object | None, after: Object | None, *, is_own: bool) -> set[str]:
     """The topics (`shares`, `local`) whose plans a change of a report cannot affect.
 
-    `is_own` if the report is this cluster's: it always affects `local`.
+    `shares` if nothing changes that shares are computed from, `local` if nothing that other
+    clusters go by; a report that is this cluster's (`is_own`) always affects `local`.
     """
     unaffected = {"shares"} if _share_fields(before) == _share_fields(after) else set[str]()
     if not is_own and _replica_fields(before) == _replica_fields(after):
@@ -154,7 +159,10 @@ def topics_unaffected(before: Object | None, after: Object | None, *, is_own: bo
 
 
 def _share_fields(report: Object | None) -> object:
-    """What shares are computed from of a report; None for anything else."""
+    """The fields of a report that shares are computed from; None for anything else.
+
+    Whether it is live, cluster, set's uid, share, limit and rebalance wish.
+    """
     if not isinstance(report, StatefulSetPart):
         return None
     spec = report.spec

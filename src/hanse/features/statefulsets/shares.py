@@ -101,10 +101,11 @@ class _ShareDecision(Struct, frozen=True):
 
 
 def plan_shares(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
-    """The record of shares, and a Warning Event if the present one is disputed.
+    """The plan that writes the record of shares, with a Warning Event if present ones are disputed.
 
-    Kept while undecided, and after the set's end while it has an owner or clusters report. Nothing
-    without a broker, or for an invalid set that has no record yet.
+    The record is kept while the set must not be judged, and after the set's end while it has an
+    owner or clusters report. Else the plan is empty, as without a broker, or for an invalid set
+    without a record.
     """
     broker = broker_cluster(snapshot)
     if broker is None:
@@ -138,8 +139,8 @@ def believed_share(
 ) -> BelievedShare:
     """This cluster's share as record and reports explain it, and whether the record is current.
 
-    `running` stands in for a missing report, and is the share while the set cannot be read; it is
-    None if this cluster does not run the set.
+    `running`, the replicas that run here (None: it does not run the set), stands in for a missing
+    report. While the set cannot be read or is missing, it is the share, and counts as current.
     """
     record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)
     state = _read_state(key, snapshot, broker, broker_namespace, record)
@@ -192,7 +193,8 @@ def _read_state(
 ) -> _SetState | None:
     """All that is known of a set at the broker; None if that is not listed, or must not be judged.
 
-    That is if the record is of an earlier set, or it (without one, a report) has a newer schema.
+    It must not if the record is of an earlier set or has a newer schema, or if there is no record
+    and a cluster's report has a newer schema.
     """
     unread = clusters_with_newer_parts(key, snapshot, broker)
     if not is_broker_listed(broker, snapshot) or (
@@ -217,9 +219,10 @@ def _read_state(
 
 
 def _decide(state: _SetState, snapshot: Snapshot) -> _ShareDecision | None:
-    """The distribution and new record (an invalid set keeps its own) of a set.
+    """The distribution of a set, the disputed clusters, and the desired record of shares.
 
-    None if it is missing, terminating or orphaned.
+    An invalid set keeps its record and what is believed of it. None if the set is missing,
+    terminating or orphaned.
     """
     submitted = state.submitted
     if submitted is None or submitted.terminating or submitted.orphaned:
@@ -271,9 +274,10 @@ def _status_inputs(
 def _preferred_shares(
     decision: _ShareDecision, parts: dict[ClusterId, StatefulSetPartSpec]
 ) -> dict[ClusterId, int]:
-    """The shares that a new set would get.
+    """The shares that a new set would get, for comparison with the present ones.
 
-    Empty without preferences or a choice by labels, if the set is invalid, or a cluster is away.
+    Empty if the set has neither preferences by cluster nor a choice by labels, if it is invalid, or
+    while a member is not healthy.
     """
     fleet, submitted = decision.fleet, decision.submitted
     everyone = set(fleet.members) <= set(fleet.healthy)
@@ -290,7 +294,10 @@ def _live_parts(
     broker: ClusterId,
     broker_namespace: str,
 ) -> dict[ClusterId, StatefulSetPartSpec]:
-    """The reports of members that have not left and whose Lease has not expired."""
+    """The reports of this cluster, and of members that have not left nor let their Lease expire.
+
+    Reports of members whose state is unknown count.
+    """
     place = (snapshot, broker, broker_namespace)
     known = joined_clusters(*place) | {snapshot.local}
     gone = (MemberState.SILENT, MemberState.GONE)
@@ -298,7 +305,10 @@ def _live_parts(
 
 
 def _writer_rank(local: ClusterId, members: tuple[FleetMember, ...]) -> int:
-    """This cluster's place among healthy members, who write in that order; else their number."""
+    """This cluster's place, from 0, among healthy members, who write in that order.
+
+    If it is not among them, their number.
+    """
     alive = [m.cluster for m in members if m.healthy]
     return alive.index(local) if local in alive else len(alive)
 
@@ -388,7 +398,11 @@ def _build_record(
     *,
     limited: bool,
 ) -> StatefulSetShares:
-    """The record of shares, owned by the set; `limited` if clusters take only so many replicas."""
+    """The record of shares to write, owned by the set; permits are not part of it.
+
+    `limited`, that clusters take only so many replicas, selects a schema that older agents do not
+    read.
+    """
     names = replica_names(submitted, service)
     return StatefulSetShares(
         metadata=owned_shares_meta(

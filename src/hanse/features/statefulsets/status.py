@@ -105,9 +105,9 @@ def plan_set_status(inputs: StatusInputs, snapshot: Snapshot, broker: ClusterId,
 def plan_shadowed(
     submitted: SubmittedSet, snapshot: Snapshot, broker: ClusterId, rank: int
 ) -> Plan:
-    """The status patch and Events Valid=False, NameTaken, of a set with the name of an older one.
+    """The status patch of a set with the name of an older one of the other kind, with its Events.
 
-    The older one is of the other kind.
+    Its condition Valid becomes False, NameTaken; nothing else of its status changes.
     """
     kind = FederatedStatefulSet if isinstance(submitted.object, StatefulSet) else StatefulSet
     text = (
@@ -129,7 +129,10 @@ def plan_shadowed(
 def set_events(
     ref: ClusterObjectRef, present: Sequence[Condition], desired: Sequence[Condition]
 ) -> Iterator[EventRequest]:
-    """The Events for changed conditions, and one if the message of Placed changes while True."""
+    """The Events for changed conditions, and one for a new placement.
+
+    The latter if Placed is True, and was not set before or had another message while True.
+    """
     yield from condition_events(ref, present, desired)
     before, now = find_condition(present, "Placed"), find_condition(desired, "Placed")
     if now is None or now.status != "True" or (before is not None and before.status != "True"):
@@ -139,7 +142,11 @@ def set_events(
 
 
 def _status(inputs: StatusInputs, conditions: Sequence[Condition]) -> Wire:
-    """The status as JSON: of a StatefulSet with revisions, of a FederatedStatefulSet by cluster."""
+    """The status as JSON: of a StatefulSet with revisions, of a FederatedStatefulSet by cluster.
+
+    All counts are sums over live reports, none above the number of reported replicas. The current
+    revision becomes the newest once all clusters have completed it.
+    """
     submitted, parts = inputs.submitted, inputs.parts
     total = sum(len(part.replicas) for part in parts.values())
     counted: Wire = {

@@ -116,7 +116,7 @@ class SubmittedSet(Struct, frozen=True):
         """How many replicas of all clusters may be down by our doing at a time, at least 1.
 
         By annotation, else a FederatedStatefulSet's `spec.maxUnavailable`, else the update
-        strategy.
+        strategy. An annotation that is no number in range is ignored.
         """
         number = parse_number(self.all_annotations.get(MAX_UNAVAILABLE, ""), MAX_BUDGET)
         if number is not None:
@@ -150,7 +150,7 @@ class SubmittedSet(Struct, frozen=True):
     def partition(self) -> int:
         """`rollingUpdate.partition`: how many replicas of all clusters keep their template.
 
-        They are counted from the end of the roll-out.
+        They are counted from the end of the roll-out. 0 without it.
         """
         value = self._rolling_update.get("partition")
         return value if isinstance(value, int) else 0
@@ -175,7 +175,7 @@ class SubmittedSet(Struct, frozen=True):
 
     @property
     def revision(self) -> str:
-        """A hash of what replaces pods: the submitted template, overrides and first ordinal.
+        """`<name>-<hash>` of what replaces pods: submitted template, overrides and first ordinal.
 
         It is the same for each cluster's version of the set.
         """
@@ -338,7 +338,7 @@ def _resolve_count(value: object, replicas: int) -> int:
 
 
 def format_choices(choices: tuple[str, ...]) -> str:
-    """The allowed values of an annotation, for messages."""
+    """The allowed values of an annotation, for messages: `'keep' or 'redistribute'`."""
     return " or ".join(repr(choice) for choice in choices)
 
 

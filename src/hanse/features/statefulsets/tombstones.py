@@ -30,7 +30,10 @@ TOMBSTONES_BY_CLUSTER = Index(
 
 
 def add_created_uid(stateful_set: StatefulSet | None, before: tuple[str, ...]) -> tuple[str, ...]:
-    """The uids, with that of the StatefulSet appended if new; at most the last MAX_CREATED_UIDS."""
+    """The uids, with that of the StatefulSet appended if new; at most the last MAX_CREATED_UIDS.
+
+    Unchanged without a StatefulSet.
+    """
     uid = stateful_set.metadata.uid if stateful_set is not None else ""
     return (*before, uid)[-MAX_CREATED_UIDS:] if uid and uid not in before else before
 
@@ -61,11 +64,11 @@ def is_covered_by_deletion(stateful_set: StatefulSet, report: StatefulSetPart) -
 def plan_tombstone(
     report: StatefulSetPart, snapshot: Snapshot, broker: ClusterId, *, released: bool
 ) -> Plan:
-    """Strips the report to a tombstone: uids of the StatefulSets, and when the set ended.
+    """The plan that makes a report a tombstone: uids of the StatefulSets, and when the set ended.
 
     Its share is that of a released StatefulSet, which runs on: a set that is submitted again starts
-    from it. Empty, which deletes the report, if it has no uids, is expired or over the limit.
-    `released` says that the objects were released, not deleted.
+    from it. An empty plan, which deletes the report, if it has no uids, is expired or over the
+    limit. `released` says that the objects were released, not deleted.
     """
     spec, now = report.spec, snapshot.now.replace(microsecond=0)
     running = running_stateful_set(Key("local", spec.name, spec.namespace), snapshot)
@@ -97,7 +100,10 @@ def plan_tombstone(
 def plan_returned_set(
     stateful_set: StatefulSet, report: StatefulSetPart, snapshot: Snapshot, broker: ClusterId
 ) -> Plan:
-    """Delete a restored StatefulSet of a deleted set with a Warning Event; keep the report."""
+    """The plan that deletes a restored StatefulSet of a deleted set, by leaving it out.
+
+    It keeps the report, and has a Warning Event.
+    """
     spec, ref = report.spec, ClusterObjectRef(snapshot.local, object_ref(stateful_set))
     when = f" at {spec.ended:%Y-%m-%dT%H:%M:%SZ}" if spec.ended is not None else ""
     text = (

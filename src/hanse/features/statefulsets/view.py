@@ -31,7 +31,7 @@ class StatefulSetsView:
     reads = (Watch(Role.LOCAL, StatefulSetShares), Watch(Role.LOCAL, StatefulSetPart))
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
-        """`namespace/name` of all sets with shares, or with a report, on the brokers."""
+        """`namespace/name` of all sets with shares, or with a report, on any broker."""
         brokers = snapshot.clusters_with_role(Role.BROKER)
         shared = (one for broker in brokers for one in snapshot.all(broker, StatefulSetShares))
         reports = (p.spec for broker in brokers for p in snapshot.all(broker, StatefulSetPart))
@@ -78,7 +78,7 @@ def _no_shares(namespace: str, name: str) -> StatefulSetShares:
 
 
 def _unreadable_item(shares: StatefulSetShares) -> FeatureItem:
-    """The item of a set whose record has a newer schema."""
+    """The item of a set whose record has a newer schema: bad, with the finding RecordTooNew."""
     message = newer_schema_message(shares.spec.schema)
     found = Finding(
         code="RecordTooNew",
@@ -214,9 +214,9 @@ def _unreported_finding(
     broker: ClusterId,
     snapshot: MultiClusterSnapshot,
 ) -> Iterator[Finding]:
-    """SetShort, of which nothing is known: the broker has lost the reports of clusters.
+    """SetShort with certainty Unknown, as the broker has lost the reports of clusters.
 
-    NotReadable if they could not be read.
+    NotReadable instead, if the reports at the broker could not be listed for lack of rights.
     """
     silent = ", ".join(s.name for s in shares.spec.shares if s.name not in reports)
     summary = (
@@ -243,10 +243,11 @@ def _short_finding(
     lost: frozenset[str],
     snapshot: MultiClusterSnapshot,
 ) -> Iterator[Finding]:
-    """SetShort if fewer replicas are ready than the shares have; those of lost clusters are not.
+    """SetShort if fewer replicas are ready than the shares have; OUTAGE if none is, else DEGRADED.
 
-    What is wrong with a cluster that is behind, or with its part of the set, is its cause; of one
-    that reports nothing, as it has left, what is wrong with the set on the broker.
+    Those of lost clusters count as not ready. What is wrong with a cluster that is behind, or with
+    its part of the set, is its cause; of one that reports nothing, as it has left, what is wrong
+    with the set on the broker.
     """
     counts = {s.name: (_ready_in(s.name, reports, lost), s.replicas) for s in shares.spec.shares}
     ready, wanted = (sum(count[i] for count in counts.values()) for i in (0, 1))
@@ -300,9 +301,10 @@ def _is_hindered(part: StatefulSetPartSpec) -> bool:
 def _halted_finding(
     shares: StatefulSetShares, reports: dict[str, StatefulSetPartSpec], lost: frozenset[str]
 ) -> Iterator[Finding]:
-    """SetHalted: a roll-out waits for replicas that are not ready, or for clusters that are lost.
+    """One SetHalted if a roll-out waits for replicas that are not ready, or for lost clusters.
 
-    What is wrong with these is its cause.
+    Only reports of clusters that are not lost count; the first by name of those that wait is its
+    subject. What is wrong with the set or with lost clusters is its cause.
     """
     waiting = {
         cluster: part.waits

@@ -50,7 +50,7 @@ class FederatedStatefulSetWebhook:
         self._broker_namespace = broker_namespace
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-        """Deny invalid sets and changes of immutable fields; else allow, with warnings.
+        """Deny undecodable or invalid sets and changed immutable fields; else allow, with warnings.
 
         Deletions, terminating sets, status updates, and updates that keep the spec and our
         annotations, such as those of labels, are always allowed. Only new sets are denied for a
@@ -127,7 +127,10 @@ def _keeps_settings(review: AdmissionRequest) -> bool:
 
 
 def _settings(federated_set: Wire) -> Wire:
-    """The annotations of a set that Hanse reads."""
+    """The annotations of a set that Hanse may read, by prefix.
+
+    `hanse.dev/`, `statefulsets.hanse.dev/` and `federation.kubernetes.io/`.
+    """
     annotations: Wire = (federated_set.get("metadata") or {}).get("annotations") or {}
     prefixes = ("hanse.dev/", f"{PREFIX}/", f"{KUBEFED_PREFIX}/")
     return {name: value for name, value in annotations.items() if name.startswith(prefixes)}
@@ -153,7 +156,7 @@ def _list_joined_clusters(snapshot: Snapshot, broker_namespace: str) -> tuple[Cl
 def _placement_warnings(submitted: SubmittedSet, joined: tuple[ClusterId, ...]) -> Iterator[str]:
     """Warnings about unknown clusters, and replicas over the sum of max or below the sum of min.
 
-    No warnings without members.
+    A cluster of weight 0 adds its min to the sum of max. No warnings without members.
     """
     if not joined:
         return

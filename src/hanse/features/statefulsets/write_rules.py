@@ -70,7 +70,7 @@ _BOTH = (
 
 
 def _annotations_kept(before: str, after: str) -> str:
-    """A CEL expression: `after` has every annotation of `before`, but those of replicas."""
+    """A CEL expression: `after` has every annotation of `before`, but for the two of replicas."""
     return (
         f"{before}.all(k, k in ['{LB_NEEDED}', '{REPLICAS}'] || "
         f"(k in {after} && {after}[k] == {before}[k]))"
@@ -166,7 +166,10 @@ _NEW_OWN = f"{_NEW_PERMITS}.filter(n, n.name == variables.me)"
 
 
 def _has_received(taker: str, giver: str, number: str) -> str:
-    """A CEL expression: whether permit entry `taker` has received what `giver` handed on."""
+    """A CEL expression: whether permit entry `taker` has received what `giver` handed on.
+
+    By the number that it has received from it, which is `number` or higher.
+    """
     return (
         f"(has({taker}.received) && "
         f"{taker}.received.exists(r, r.name == {giver} && r.number >= {number}))"

@@ -107,7 +107,7 @@ class StatefulSetZone:
         )
 
     def keys(self, snapshot: Snapshot) -> Iterator[Key]:
-        """A key for each governing Service, in reports and in the brokers' shares."""
+        """A key for each governing Service, in reports and the brokers' shares; keys may repeat."""
         for broker in snapshot.clusters(Role.BROKER):
             for record in snapshot.all(broker, StatefulSetShares):
                 if record.spec.service:
@@ -149,8 +149,8 @@ class StatefulSetZone:
     def records_for(self, snapshot: Snapshot) -> Callable[[Key], Sequence[ZoneNode] | None]:
         """A function from a key to the nodes of a Service and its sets.
 
-        It returns none without sets, and None (keep the present ones) if their record has a newer
-        schema, or reports are gone with the broker's namespace.
+        It returns () for a Service without sets, and None, so that the present nodes stay, if a
+        set's record has a newer schema, or reports are gone with the broker's namespace.
         """
         brokers = snapshot.clusters(Role.BROKER)
         expired = self.expired_clusters(snapshot, brokers)
@@ -158,7 +158,8 @@ class StatefulSetZone:
         def build_nodes(key: Key) -> Sequence[ZoneNode] | None:
             """The nodes of a governing Service and its sets; empty if it governs none.
 
-            None (keep the present nodes) if their records or reports cannot be read now.
+            Only those of the sets if a replica has the Service's name. None (keep the present
+            nodes) if their records or reports cannot be read now.
             """
             sets = [
                 named_set(name, key.namespace, snapshot, broker, self.view.local)
@@ -215,9 +216,9 @@ class StatefulSetZone:
     def expired_clusters(
         self, snapshot: Snapshot, brokers: tuple[ClusterId, ...]
     ) -> frozenset[ClusterId]:
-        """Clusters whose Lease on a broker has expired, or that report and never had one.
+        """Clusters that left, whose Lease on a broker expired, or that report without a Lease.
 
-        Not the local cluster, nor one whose Lease was observed before it was deleted.
+        Not the local cluster, nor of the latter one whose Lease was observed before it was deleted.
         """
         dead = set(unanswered_clusters(snapshot, self._broker_namespace))
         for broker in brokers:
@@ -240,7 +241,8 @@ class StatefulSetZone:
     ) -> Iterator[ZoneNode]:
         """The nodes of a governing Service: cluster names, replicas below it, and its own name.
 
-        None if its name is invalid. It has the replicas of its sets, and of a set of the same name.
+        Nothing if its name is invalid. It has the replicas of its sets, and of a set of the same
+        name.
         """
         name = name_in_namespace(key.name, key.namespace, self._federation_services)
         if name is None:
@@ -299,9 +301,9 @@ class StatefulSetZone:
     def _local_nodes(
         self, key: Key, parts: Sequence[NamedPart], snapshot: Snapshot
     ) -> Iterator[ZoneNode]:
-        """The cluster names of a governing Service and its ready pods; one empty node without any.
+        """The cluster names of a governing Service and its ready pods; without pods an empty node.
 
-        None in a view without a local cluster, or if the name is invalid.
+        Nothing in a view without a local cluster, or if the name is invalid.
         """
         local = name_in_namespace(key.name, key.namespace, self._cluster_services)
         if local is None or not self.view.local:
@@ -317,10 +319,10 @@ class StatefulSetZone:
     ) -> Iterator[ReplicaAddress]:
         """The replicas of one cluster, as clients find them by federation names.
 
-        Each report counts for its own cluster: for the number of replicas that it says it runs,
-        since any member writes the record of shares, and for names of its own replicas alone.
-        Those that are not ready have names only if their Service publishes such addresses.
-        Without load balancers, clients find the pods of their own cluster.
+        With load balancers those in the cluster's own report, up to the share in it and only by
+        names of its own replicas; ready ones, or all if their Service publishes such addresses;
+        none of an expired cluster. Without load balancers the ready pods, if it is the client's
+        cluster.
         """
         spec, names = part.spec, part.names
         if not names.load_balanced:

@@ -37,7 +37,8 @@ def replica_nodes(
 ) -> Iterator[ZoneNode]:
     """A node with the addresses of each replica, named by its label below `parent`.
 
-    Labels that make no valid name are left out.
+    Without an IP address it has a CNAME of the first host name. Labels that make no valid name are
+    left out.
     """
     for replica in replicas:
         name = child_name(replica.label, parent)
@@ -48,9 +49,10 @@ def replica_nodes(
 def set_nodes(
     name: bytes, replicas: Sequence[ReplicaAddress], ports: Sequence[NamedPort], ttl: int
 ) -> Iterator[ZoneNode]:
-    """The node with the addresses and SRV records of all replicas, and its named ports.
+    """The node with the IP addresses and SRV records of all replicas, and nodes of its named ports.
 
-    A port without replicas has an empty node.
+    Host names of load balancers are left out of its addresses. A port without replicas has an empty
+    node.
     """
     known = [a for replica in replicas for a in replica.addresses if address_rdata(a) is not None]
     rrsets = [*target_rrsets(known, ttl)]

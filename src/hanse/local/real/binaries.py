@@ -27,7 +27,10 @@ def cached(program: Program, cache: Path) -> Path:
 async def find_program(
     program: Program, cache: Path, environment: Mapping[str, str] = os.environ
 ) -> Path | None:
-    """The installed program if its minor version fits, else the cached build, else None."""
+    """The installed program if its minor version fits, else the cached build, else None.
+
+    Installed are those of `installed_paths`, in their order; nothing is built.
+    """
     built = cached(program, cache)
     for candidate in installed_paths(program, environment):
         if version_matches(program, await _run_version_command(program, candidate)):
@@ -58,13 +61,19 @@ def installed_paths(program: Program, environment: Mapping[str, str]) -> list[Pa
 
 
 def version_matches(program: Program, version_text: str) -> bool:
-    """Whether the output of a version command has the major and minor version of the program."""
+    """Whether the first version X.Y.Z in a text has the program's major and minor version.
+
+    False if the text, the output of a version command, has none.
+    """
     found, required = _VERSION.search(version_text), _VERSION.search(program.version)
     return found is not None and required is not None and found.groups() == required.groups()
 
 
 async def _run_version_command(program: Program, path: Path) -> str:
-    """The output of the version command; after 10 seconds it is killed and the output empty."""
+    """The output, also of stderr, of the version command, whatever its exit code.
+
+    After 10 seconds it is killed and the output empty.
+    """
     process = await asyncio.create_subprocess_exec(
         path,
         *program.version_arguments,

@@ -23,7 +23,8 @@ MODULES_AT_ONCE = 2
 def main() -> None:
     """Find or build the named programs and print name, version and path; exits on an error.
 
-    Without names also those of single tests, of which one that cannot be built is only reported.
+    Without names all of `ALL`, and then those of single tests (`EXTRA`), of which one that cannot
+    be built is only reported.
     """
     programs = _parse_arguments(sys.argv[1:])
     try:
@@ -40,7 +41,7 @@ def main() -> None:
 
 
 def _print_paths(programs: Sequence[Program]) -> None:
-    """Find or build programs, and print name, version and path of each.
+    """Find or build programs, and write name, version and path of each to stdout, by tabs.
 
     Raises `BuildFailed` or `GoNotFound`.
     """
@@ -52,9 +53,9 @@ def _print_paths(programs: Sequence[Program]) -> None:
 async def find_or_build(
     programs: Sequence[Program], cache: Path, report: BuildReport | None = None
 ) -> dict[str, Path]:
-    """Each program's path by name; missing ones are built under the cache's lock, with reports.
+    """Each program's path by name; missing ones are built into the cache, under its lock.
 
-    Raises `BuildFailed` or `GoNotFound`.
+    Progress is reported, by default on stderr. Raises `BuildFailed` or `GoNotFound`.
     """
     found = await find_available_programs(programs, cache)
     if len(found) == len(programs):
@@ -142,7 +143,7 @@ async def _build(program: Program, go: Path, cache: Path, report: BuildReport) -
 
 @asynccontextmanager
 async def _build_lock(cache: Path, report: BuildReport) -> AsyncIterator[None]:
-    """Hold the build lock of the cache; waits without limit, and reports that once."""
+    """Hold the build lock of the cache in the block; waits without limit, and reports that once."""
     with _lock_file(cache) as lock:
         reported = False
         while not _try_lock(lock.fileno()):
@@ -160,7 +161,7 @@ def _lock_file(cache: Path) -> TextIO:
 
 
 def _try_lock(descriptor: int) -> bool:
-    """Lock the file exclusively without waiting; False if another process holds it."""
+    """Lock the file exclusively, until it is closed, without waiting; False if it is locked."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -92,8 +92,8 @@ class RealCluster:
     async def start(self) -> None:
         """Start every stopped server, create nodes unless a broker, and wait until pods can run.
 
-        Containers of nodes are prepared while the API server starts. Raises the first
-        `RealClusterError` or `KubeError`.
+        Servers that run, and existing nodes, stay. Containers of nodes are prepared while the API
+        server starts. Raises the first `RealClusterError` or `KubeError`.
         """
         if self._nodes is not None:
             await self._nodes.connect(
@@ -111,7 +111,8 @@ class RealCluster:
     async def _start_servers(self) -> None:
         """Start every stopped server but those of nodes, and wait until the controllers run.
 
-        Raises `PortInUse`, `ClusterNotReady` at the timeout, and `ServerDied` if a server ends.
+        The others start once the API server answers. Raises `PortInUse`, `ClusterNotReady` at the
+        timeout, and `ServerDied` if a server ends.
         """
         await asyncio.gather(*(self.servers[program].start() for program in _CONTROL_PLANE))
         await self._wait_until(_is_api_ready, "its API server answers")
@@ -121,7 +122,7 @@ class RealCluster:
         await self._wait_until(_is_controller_manager_ready, "its controllers run")
 
     async def stop(self) -> None:
-        """Stop every server, clients before the servers that they use."""
+        """Stop every server, also those of nodes; clients before the servers that they use."""
         if self._nodes is not None:
             await self._nodes.stop()
         others = [name for name in self.servers if name not in _CONTROL_PLANE]
@@ -133,7 +134,8 @@ class RealCluster:
         """Start one server; etcd and API server: also wait until it answers, once both run.
 
         Before kwok starts, the node Leases of an earlier kwok are deleted. Raises `PortInUse`,
-        `ClusterNotReady` at the timeout, and `ServerDied` if a server ends.
+        `ClusterNotReady` at the timeout, `ServerDied` if any server of the cluster ends meanwhile,
+        and `KubeError`.
         """
         if program == KWOK_CONTROLLER.name:
             await self._release_nodes()
@@ -156,7 +158,7 @@ class RealCluster:
         await self._wait_until(_is_api_ready, "its API server answers", _CONTROL_PLANE)
 
     async def kill_server(self, program: str) -> None:
-        """Kill one server without a graceful stop, and wait for its end."""
+        """Kill one server without a graceful stop, and wait for its end; it is not reported."""
         await self.servers[program].kill()
 
     async def save(self, snapshot: Path) -> None:
@@ -193,12 +195,15 @@ class RealCluster:
                 assert_never(self.config.role)
 
     def memory(self) -> int:
-        """The memory of the cluster's running servers in bytes, without those of nodes."""
+        """The memory (PSS) of the cluster's running servers in bytes, without those of nodes."""
         pids = (server.pid for server in self.servers.values())
         return sum(proportional_memory(pid) for pid in pids if pid is not None)
 
     async def _release_nodes(self) -> None:
-        """Delete the node Leases of an earlier kwok; no effect without a kwok controller."""
+        """Delete the node Leases of an earlier kwok; no effect without a kwok controller.
+
+        Raises for an error response.
+        """
         if self.servers.get(KWOK_CONTROLLER.name) is None:
             return
         async with self._open_transport() as transport:
@@ -233,10 +238,10 @@ class RealCluster:
         description: str,
         needed: Iterable[str] = (),
     ) -> None:
-        """Poll until ready, then report it with the description.
+        """Poll until `is_ready`, then report the cluster's name with the description.
 
-        Raises `ClusterNotReady` at the timeout, and `ServerDied` if a needed server ends; all are
-        needed, if none is named.
+        Raises `ClusterNotReady` after READY_TIMEOUT, and `ServerDied` if a needed server ends; all
+        are needed, if none is named.
         """
         needed = tuple(needed)
         loop = asyncio.get_running_loop()
@@ -283,7 +288,7 @@ class RealCluster:
 async def _poll_ready(
     is_ready: Callable[[Transport], Awaitable[bool]], transport: Transport
 ) -> bool:
-    """Whether it is ready; False if the server is unreachable."""
+    """What `is_ready` returns; False if the server is unreachable."""
     try:
         return await is_ready(transport)
     except Unreachable:
@@ -297,10 +302,10 @@ async def _is_api_ready(transport: Transport) -> bool:
 
 
 async def _is_controller_manager_ready(transport: Transport) -> bool:
-    """Whether the default ServiceAccount exists: controllers act only once all are started.
+    """Whether the default ServiceAccount exists, which the controller manager creates once it runs.
 
-    A controller manager that is still starting exits when its API server stops; and pods need
-    this account.
+    Pods need this account; and a controller manager that is still starting exits when its API
+    server stops.
     """
     account = Request("GET", "/api/v1/namespaces/default/serviceaccounts/default")
     return (await transport.send(account)).status == 200
@@ -345,7 +350,10 @@ def _absolute(snapshot: Path) -> str:
 
 
 async def _run_tool(executable: Path, *arguments: str, directory: Path) -> None:
-    """Run etcdctl or etcdutl; raises `SnapshotFailed` with the last line of its output."""
+    """Run etcdctl or etcdutl in a folder, and wait for its end.
+
+    Raises `SnapshotFailed` with the last line of its output if its status is not 0.
+    """
     process = await asyncio.create_subprocess_exec(
         executable,
         *arguments,

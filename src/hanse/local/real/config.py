@@ -89,7 +89,11 @@ class ClusterConfig(Struct, frozen=True):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The subject alternative names of the API server's certificate."""
+        """The subject alternative names of the API server's certificate: names and addresses.
+
+        Loopback, the names and the ClusterIP of the Service `kubernetes`, and the Endpoints'
+        address.
+        """
         names = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
         cluster_ip, endpoint = str(self.ranges.services[1]), str(self.ranges.api_server)
         return (*names, "127.0.0.1", cluster_ip, endpoint)
@@ -100,9 +104,9 @@ _ProgramArguments = tuple[str, tuple[str, ...]]
 
 
 def commands(config: ClusterConfig, binaries: Mapping[str, Path]) -> tuple[ServerCommand, ...]:
-    """The command lines of a cluster's servers; each server depends on those before it.
+    """The command lines of a cluster's servers by its role; each depends on those before it.
 
-    A broker has neither scheduler nor kwok; only simulated nodes have kwok.
+    A broker has neither scheduler nor kwok; only simulated nodes have kwok. None is started.
     """
     servers: tuple[_ProgramArguments, ...]
     match config.role:
@@ -192,7 +196,7 @@ def _api_server_arguments(config: ClusterConfig, *more: str) -> _ProgramArgument
 
 
 def _service_ranges(config: ClusterConfig) -> tuple[IPv4Network | IPv6Network, ...]:
-    """The ranges of Services, of both families if the nodes have them."""
+    """The ranges of Services: IPv4, and also IPv6 if a node with containers has it."""
     nodes = config.role.nodes if isinstance(config.role, Containers) else ()
     both = any(node.ipv6 is not None for node in nodes)
     return (config.ranges.services, *((config.ranges.ipv6.services,) if both else ()))
@@ -217,7 +221,7 @@ def _controller_manager_arguments(enabled: tuple[str, ...]) -> _ProgramArguments
 
 
 def _kwok_arguments(config: ClusterConfig) -> _ProgramArguments:
-    """The program and arguments of kwok."""
+    """The program and arguments of kwok, which manages all nodes and the addresses of pods."""
     return KWOK_CONTROLLER.name, (
         "--kubeconfig=kwok.kubeconfig",
         "--config=kwok.yaml",
@@ -250,7 +254,8 @@ def write_config_files(config: ClusterConfig) -> ClientConfig:
 def _write_kubeconfigs_and_settings(config: ClusterConfig, authority: CertificateAuthority) -> None:
     """Write the kubeconfigs of the servers and the settings of scheduler and kwok.
 
-    With containers also the access of nodes.
+    Each kubeconfig has a new client certificate. With containers also what `_write_node_access`
+    writes.
     """
     users = {
         "controller-manager": ("system:kube-controller-manager",),
@@ -311,7 +316,7 @@ def _user_config(
 
 
 def _load_or_create_ca(keys: Path, name: str) -> CertificateAuthority:
-    """Load the CA from the folder, or create it and write its certificate and key."""
+    """Load the CA from the folder, or, if a file is missing, create it and write both files."""
     certificate, key = keys / "ca.crt", keys / "ca.key"
     if certificate.is_file() and key.is_file():
         return CertificateAuthority.load(KeyPair(certificate.read_bytes(), key.read_bytes()))
@@ -321,7 +326,7 @@ def _load_or_create_ca(keys: Path, name: str) -> CertificateAuthority:
 
 
 def _write_certificate(keys: Path, name: str, issued: KeyPair) -> None:
-    """Write the key, readable by the owner only, and the certificate."""
+    """Write `NAME.key`, readable by the owner only, and `NAME.crt` to the folder."""
     write_private_file(keys / f"{name}.key", issued.key)
     (keys / f"{name}.crt").write_bytes(issued.certificate)
 

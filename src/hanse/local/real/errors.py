@@ -74,7 +74,10 @@ class NodesFailed(RealClusterError):
 
 
 def tail(log: Path, lines: int = 5) -> str:
-    """The last lines of a log, without reading all of it; empty if it cannot be read."""
+    """The last lines of a log, of which at most 400 bytes for each line are read.
+
+    Empty if it cannot be read.
+    """
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - 400 * lines))
@@ -89,6 +92,6 @@ def _exit_cause(code: int) -> str:
 
 
 def _log_tail(log: Path) -> str:
-    """The end of a log as a clause of a message; its path alone if it is empty."""
+    """The end of a log as a clause of a message; only its path if it is empty or unreadable."""
     end = tail(log)
     return f"; its log {log} ends:\n{end}" if end else f"; see {log}"

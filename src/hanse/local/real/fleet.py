@@ -90,7 +90,7 @@ class RealFleet:
         """Lock the folder, write the kubeconfig, start all clusters and wait until ready.
 
         Raises `FleetFolderLocked` if another fleet runs there, else the first `RealClusterError` or
-        `KubeError` of a cluster.
+        `KubeError` of a cluster; what has started then runs until `stop`.
         """
         began = time.monotonic()
         self._lock = _lock_folder(self.directory)
@@ -137,7 +137,10 @@ class RealFleet:
         return {name: cluster.memory() for name, cluster in self.clusters.items()}
 
     def _create_clusters(self, process_group: ProcessGroup) -> dict[str, RealCluster]:
-        """Create the clusters with reserved or configured ports and address ranges."""
+        """Create all clusters, not started, with configured or newly reserved ports.
+
+        Their configuration files are written.
+        """
         configured = set(self._ports.values())
         count = 2 * len(self._names)  # some may be configured for other clusters
         free = (port for port in self._reservations.reserve(count) if port not in configured)
@@ -166,7 +169,7 @@ class RealFleet:
         )
 
     def _role(self, name: str, ranges: AddressRanges, directory: Path) -> Role:
-        """Broker, or a cluster with containers if there are settings for them, else with kwok."""
+        """Broker by its name; else Containers if there are settings for them, else Workloads."""
         if name == BROKER:
             return Broker()
         if self._containers is None:
@@ -175,7 +178,10 @@ class RealFleet:
 
 
 def _lock_folder(directory: Path) -> TextIO:
-    """Create and lock the folder; raises `FleetFolderLocked` if another process holds it."""
+    """Create and lock the folder until the file is closed.
+
+    Raises `FleetFolderLocked` if another process holds the lock.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     try:
         return lock_file(directory / "lock")

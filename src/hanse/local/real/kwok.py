@@ -283,9 +283,9 @@ _NODE_CAPACITY = {"cpu": "1000", "memory": "1Ti", "ephemeral-storage": "10Ti", "
 
 
 def node_objects(cluster: str, count: int, ranges: AddressRanges) -> list[dict[str, Any]]:
-    """The Node objects of a cluster, as in an embedded one of that name, with ample capacity.
+    """The Node objects of a cluster, named as in an embedded one, with ample capacity.
 
-    Their ranges of pods are in the upper half of the cluster's.
+    Their ranges of pods are in the upper half of the cluster's. Nothing is created.
     """
     # kwok allocates from the first address of a range, which must not be the network address.
     upper_half = list(ranges.pods.subnets())[1]
@@ -304,7 +304,10 @@ def node_objects(cluster: str, count: int, ranges: AddressRanges) -> list[dict[s
 async def create_nodes(
     transport: Transport, cluster: str, count: int, ranges: AddressRanges
 ) -> None:
-    """Create missing nodes; existing ones stay as they are. Raises the first error response."""
+    """Create the missing nodes of `node_objects`; existing ones stay as they are.
+
+    Raises the first error response.
+    """
     for node in node_objects(cluster, count, ranges):
         body = msgspec.json.encode(node)
         response = await transport.send(Request("POST", "/api/v1/nodes", body=body))
@@ -326,7 +329,7 @@ async def release_nodes(transport: Transport) -> None:
 async def all_schedulable(transport: Transport, count: int) -> bool:
     """Whether at least that many nodes are Ready and have no taints.
 
-    False if they cannot be listed.
+    False if the answer to the list is an error.
     """
     response = await transport.send(Request("GET", "/api/v1/nodes"))
     if response.status != 200:

@@ -50,7 +50,11 @@ def pin_module(name: str, programs: list[Program]) -> None:
 
 
 def module_file(name: str, programs: list[Program]) -> str:
-    """The content of a `go.mod` that requires the programs at their versions as tools."""
+    """The content of a `go.mod` that requires the programs at their versions as tools.
+
+    That of Kubernetes also replaces its staging modules by their published versions, for which Go
+    is run.
+    """
     versions = {_module_path(program): program.version for program in programs}
     lines = [f"module hanse.dev/{name}", "", f"go {GO_VERSION}", ""]
     lines += [f"require {path} {version}" for path, version in versions.items()]
@@ -71,17 +75,17 @@ def staging_modules() -> list[str]:
 
 
 def _staging_version() -> str:
-    """The version of the staging modules: v0 in place of v1."""
+    """The version of the staging modules: the chosen Kubernetes release with v0 in place of v1."""
     return KUBERNETES.replace("v1.", "v0.", 1)
 
 
 def _module_path(program: Program) -> str:
-    """The Go module that holds a program's package."""
+    """The Go module that holds a program's package: what is before `/cmd/`, or all of it."""
     return program.package.partition("/cmd/")[0]
 
 
 def _run_go(where: Path, *arguments: str) -> str:
-    """Run Go and return its standard output; raises `CalledProcessError` if it fails."""
+    """Run Go in a folder and return its stdout; raises `CalledProcessError` if it fails."""
     process = subprocess.run(  # noqa: S603 - our own arguments
         ["go", *arguments],  # noqa: S607 - the developer's Go
         cwd=where,

@@ -37,7 +37,7 @@ class PortReservations:
     def reserve(self, count: int) -> list[int]:
         """Reserve distinct ports of loopback that are free and not reserved by others, at random.
 
-        Returns fewer than `count` if there are no more.
+        They are in BELOW_EPHEMERAL; fewer than `count` are returned if there are no more.
         """
         found: list[int] = []
         for port in random.sample(BELOW_EPHEMERAL, len(BELOW_EPHEMERAL)):
@@ -69,7 +69,7 @@ class PortReservations:
 
 
 def is_port_free(port: int) -> bool:
-    """Whether a server could listen on this port of 127.0.0.1 now."""
+    """Whether a server could listen on this port of 127.0.0.1 now; it is not kept."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         # As servers do: connections in TIME_WAIT of an earlier server do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -93,7 +93,7 @@ async def wait_until_free(port: int, within: timedelta) -> None:
 
 
 def find_port_owner(port: int, proc: Path = Path("/proc")) -> PortOwner | None:
-    """The process that listens on a port; None if none does, or /proc does not show it."""
+    """A process that listens on a TCP port; None if none does, or /proc does not show it."""
     sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port, proc)}
     if not sockets:
         return None
@@ -104,7 +104,10 @@ def find_port_owner(port: int, proc: Path = Path("/proc")) -> PortOwner | None:
 
 
 def _listening_inodes(port: int, proc: Path) -> set[str]:
-    """The inodes of sockets in state LISTEN on a port, from the kernel's tables, if readable."""
+    """The inodes of TCP sockets in state LISTEN on a port, by the kernel's tables in `proc`.
+
+    Both of IPv4 and IPv6; a table that cannot be read counts as empty.
+    """
     inodes = set()
     for table in ("tcp", "tcp6"):
         try:

@@ -41,7 +41,7 @@ OWN_MODULES = ("netcheck", "externaldns")
 
 
 def _source_version(module: str) -> str:
-    """A version of one of our own programs, by the hash of its source."""
+    """A version `v1.0.N` of one of our own modules, N by the hash of its `main.go`."""
     source = (MODULES / module / "main.go").read_bytes()
     return f"v1.0.{int(hashlib.sha256(source).hexdigest()[:8], 16)}"
 
@@ -63,12 +63,15 @@ class Program(Struct, frozen=True):
 
     @property
     def linker_flags(self) -> str:
-        """Flags that strip symbol tables and set the program's version variables."""
+        """Flags of `go build -ldflags` that strip symbol tables and set the version variables."""
         return " ".join(("-s", "-w", *(f"-X {variable}" for variable in self.version_variables)))
 
 
 def _kubernetes(name: str, *version_arguments: str) -> Program:
-    """A program of the Kubernetes repository, with its version linked in."""
+    """A program of the Kubernetes repository in the chosen release, with the version linked in.
+
+    Without arguments its version is printed by `--version`.
+    """
     major, minor, _ = KUBERNETES.removeprefix("v").split(".")
     version_variables = tuple(
         f"k8s.io/{library}.{variable}={value}"
@@ -91,7 +94,7 @@ def _kubernetes(name: str, *version_arguments: str) -> Program:
 
 
 def _etcd_program(name: str, package: str, *version_arguments: str) -> Program:
-    """A program of the etcd repository, whose folder there is `package`."""
+    """A program of the etcd repository, whose folder there is `package`, at version `ETCD`."""
     return Program(name, "etcd", f"go.etcd.io/etcd/{package}/v3", ETCD, version_arguments)
 
 

@@ -65,12 +65,12 @@ class PlainReport:
         """There is nothing to release."""
 
     def message(self, text: str) -> None:
-        """Show a line that is not about one program."""
+        """Write a line that is not about one program, and flush the stream."""
         self._stream.write(f"{text}\n")
         self._stream.flush()
 
     def started(self, program: str) -> None:
-        """Show that the compilation of a program has started."""
+        """Write that the compilation of a program has started, and note the time."""
         self._since[program] = time.monotonic()
         self.message(f"building {program}")
 
@@ -78,7 +78,7 @@ class PlainReport:
         """Ignore compiled packages: there are too many for a line each."""
 
     def finished(self, program: str) -> None:
-        """Show that a program is built, how many are, and how long it took."""
+        """Write that a started program is built, how many are, and how long it took."""
         self._done += 1
         took = time.monotonic() - self._since[program]
         self.message(f"[{self._done}/{self._total}] built {program} in {took:.0f} s")
@@ -101,6 +101,7 @@ class LiveReport:
         )
 
     def __enter__(self) -> Self:
+        """Start the live display."""
         self._bar.start()
         return self
 
@@ -110,6 +111,7 @@ class LiveReport:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        """Stop the live display; errors pass."""
         self._bar.stop()
 
     def message(self, text: str) -> None:
@@ -117,18 +119,18 @@ class LiveReport:
         self._bar.console.print(text, highlight=False)
 
     def started(self, program: str) -> None:
-        """Show that the compilation of a program has started."""
+        """Add a row for a program whose compilation has started."""
         self._rows[program] = self._bar.add_task(program, total=None, completed=0, detail="")
 
     def compiled(self, program: str, package: str) -> None:
-        """Show one more compiled package of a program."""
+        """Count one more compiled package of a started program, and show its name in the row."""
         row = self._rows[program]
         self._bar.advance(row)
         count = int(self._bar.tasks[row].completed)
         self._bar.update(row, detail=f"{count} packages, {package}")
 
     def finished(self, program: str) -> None:
-        """Show that a program is built, and how many are."""
+        """Show in its row that a program is built, and how many of the total are."""
         self._done += 1
         self._bar.update(
             self._rows[program], total=1, completed=1, detail=f"{self._done} of {self._total}"

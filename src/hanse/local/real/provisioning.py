@@ -55,7 +55,10 @@ _MIRRORED: tuple[tuple[str, type[Object]], ...] = (
 
 
 async def provision(transport: Transport, load_balancers: list[str]) -> None:
-    """Mirror the cluster, then allocate load balancers and provision volumes until cancelled."""
+    """Mirror a few kinds, then allocate load balancers and provision volumes until cancelled.
+
+    That starts once all the kinds are listed. `load_balancers` are ranges of addresses.
+    """
     cluster = _MirroredCluster(transport)
     volumes = PersistentVolumeController(binds=False)  # the controller manager of the cluster binds
     loop = ControllerLoop(cluster, (ServiceLoadBalancerController(load_balancers), volumes))
@@ -100,7 +103,10 @@ class _MirroredCluster:
         return Response(response.status, response.body, response.headers)
 
     async def list_and_watch(self, store: str, kind: type[K], listed: asyncio.Event) -> None:
-        """List and watch a kind into the mirror's `store`; `listed` is set after the first list."""
+        """List and watch a kind into the mirror's `store` until cancelled.
+
+        `listed` is set after the first list; outages are retried.
+        """
         cache: Store[K] = Store()
         async with aclosing(list_and_watch(self._client, kind, random=self._random)) as events:
             async for event in events:
@@ -110,7 +116,10 @@ class _MirroredCluster:
                     listed.set()
 
     def _mirror_change(self, store: str, before: Object | None, after: Object | None) -> None:
-        """Copy a change; an object with a new uid is removed and created again."""
+        """Copy a creation, update or deletion to the mirror, with the versions of the real cluster.
+
+        An object with a new uid is removed and created again.
+        """
         if before is not None and after is not None and before.metadata.uid == after.metadata.uid:
             self.storage.replace(store, to_wire(after))
             return

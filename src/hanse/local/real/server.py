@@ -53,7 +53,7 @@ class ProcessGroup:
         return self._leader.pid
 
     def close(self) -> None:
-        """Kill every process of the group."""
+        """Kill every process of the group; waits for the end of its leader only."""
         assert self._leader.stdin is not None
         self._leader.stdin.close()
         self._leader.wait()
@@ -83,6 +83,7 @@ class Server:
 
     @property
     def running(self) -> bool:
+        """Whether the process was started and has not ended, as far as the event loop has seen."""
         return self._exit_code is not None and not self._exit_code.done()
 
     @property
@@ -93,9 +94,10 @@ class Server:
         return None
 
     async def start(self) -> None:
-        """Wait until its port is free, start and watch the process; no effect if it runs.
+        """Wait until its port, if it has one, is free, start and watch the process.
 
-        Raises `PortInUse` if the port is not free after PORT_TIMEOUT.
+        No effect if it runs; does not wait until it serves. Raises `PortInUse` if the port is not
+        free after PORT_TIMEOUT.
         """
         if self.running:
             return
@@ -111,7 +113,8 @@ class Server:
     async def stop(self, grace: timedelta = STOP_GRACE_PERIOD) -> None:
         """Send SIGTERM and wait for the end; SIGKILL after the grace period or if cancelled.
 
-        Its death is then not reported; no effect if it was never started.
+        That end is not reported, and `unexpected_death` is None from then on; there is no other
+        effect if the process does not run.
         """
         self._expected_to_run = False
         if self._process is None or self._exit_code is None:
@@ -133,7 +136,10 @@ class Server:
         await self.stop(grace=timedelta(0))
 
     def _watch(self, process: subprocess.Popen[bytes], exit_code: asyncio.Future[int]) -> None:
-        """Set the exit code, and report an unexpected exit, when the process ends."""
+        """Have the event loop call `on_exit` when the process ends, which sets the exit code.
+
+        An exit while the server is expected to run is reported to `on_death`.
+        """
         loop = asyncio.get_running_loop()
         descriptor = os.pidfd_open(process.pid)
 

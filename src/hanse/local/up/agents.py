@@ -66,8 +66,8 @@ class LocalAgents:
     async def running(self, open_agent: OpenAgent) -> AsyncIterator[None]:
         """Start all agents concurrently, then enter the block; stop them after it.
 
-        An agent that fails at its first start ends the federation; later it is started again, as
-        a pod would be.
+        An agent that fails before all have started once ends the federation, in an ExceptionGroup;
+        one that fails later is started again, as a pod would be.
         """
         async with asyncio.TaskGroup() as self._group:
             self._open = open_agent
@@ -80,10 +80,14 @@ class LocalAgents:
                     self._end(name)
 
     def is_running(self, cluster: str) -> bool:
+        """Whether a cluster's agent runs; False while it starts, or waits to be started again."""
         return cluster in self._agents
 
     def states(self, cluster: str) -> dict[str, str]:
-        """The connection states that a cluster's agent knows; none while it does not run."""
+        """The connection states of clusters, by name, that a cluster's agent knows.
+
+        Empty while it does not run.
+        """
         agent = self._agents.get(cluster)
         return dict(agent.cluster_states()) if agent is not None else {}
 
@@ -93,17 +97,21 @@ class LocalAgents:
         return agent.metrics if agent is not None else ""
 
     async def start_all(self) -> None:
-        """Start all agents that do not run, concurrently; raises the first error of `start`."""
+        """Start all agents that do not run, concurrently; raises the first error of `start`.
+
+        An error is raised only after all have started or failed.
+        """
         starts = (self.start(name) for name in self._members)
         for result in await asyncio.gather(*starts, return_exceptions=True):
             if isinstance(result, BaseException):
                 raise result
 
     async def start(self, cluster: str) -> None:
-        """Start a cluster's agent, unless it runs, and wait until it has started.
+        """Start a cluster's agent and wait until it runs; no effect if it was started already.
 
-        If it fails after all agents have started once, it is started again, without limit, and
-        `UpError` is raised; then also if it does not start within STARTED_WITHIN.
+        Once all agents have started, `UpError` is raised if it fails, or does not start within
+        STARTED_WITHIN; it is then started again, without limit, until it is stopped. Before that a
+        failure ends the federation.
         """
         if cluster in self._tasks:
             return
@@ -122,7 +130,7 @@ class LocalAgents:
             raise UpError(f"the agent of {cluster} does not start: {reason}; {again}") from error
 
     async def stop(self, cluster: str) -> None:
-        """Stop a cluster's agent and wait for its end, unless it is stopped."""
+        """Stop a cluster's agent, or its start, and wait for its end; no effect if stopped."""
         if cluster in self._tasks:
             await asyncio.wait({self._end(cluster)})
 
@@ -135,9 +143,9 @@ class LocalAgents:
         return task
 
     async def reconnect(self, running: Collection[str], cuts: Collection[tuple[str, str]]) -> None:
-        """Let all agents reach the clusters that run, but over links that are cut.
+        """Have agents at once try those `running` clusters again that they cannot reach.
 
-        Returns when they do, or after REACHED_WITHIN.
+        Pairs in `cuts` are left out. Returns when the others are reached, or after REACHED_WITHIN.
         """
         cut = {frozenset(pair) for pair in cuts}
         every = ((source, target) for source in self._members for target in running)
@@ -151,7 +159,10 @@ class LocalAgents:
                     await asyncio.sleep(0.02)
 
     def _misses(self, source: str, target: str) -> bool:
-        """Whether a cluster's agent runs and has an unreachable connection to another cluster."""
+        """Whether a cluster's agent runs and has an unreachable connection to another cluster.
+
+        A connection counts by the last part of its name, after any `/`.
+        """
         return any(
             state.startswith(Phase.UNREACHABLE)
             for cluster, state in self.states(source).items()
@@ -161,10 +172,10 @@ class LocalAgents:
     async def _run(
         self, member: LocalMember, started: asyncio.Future[None], stop: asyncio.Event
     ) -> None:
-        """Run one agent until it is told to stop; one that fails is logged and started again.
+        """Run one agent until it is told to stop; one that fails is logged and run again later.
 
-        `started` is done when it has started once, or has failed to. Before all agents have
-        started once, its error is raised instead.
+        `started` is done when it has started once, or has failed to. Before all agents have started
+        once, its error is raised instead.
         """
         random, failures = Random(), 0  # noqa: S311 - spreads retries, guards nothing
         while not stop.is_set():
@@ -184,7 +195,10 @@ class LocalAgents:
     async def _run_once(
         self, member: LocalMember, started: asyncio.Future[None], stop: asyncio.Event
     ) -> None:
-        """Run one agent until it is told to stop, or fails."""
+        """Run one agent until it is told to stop; raises its error if it fails.
+
+        Sets the result of `started` once it runs, and keeps it among the running agents meanwhile.
+        """
         assert self._open is not None, "agents start while the context is entered"
         try:
             async with self._open(member) as self._agents[member.name]:

@@ -63,6 +63,7 @@ class BootstrapObject(Struct, frozen=True):
 
     @property
     def path(self) -> str:
+        """The path of the object itself: that of its collection, and its name."""
         return f"{self.collection}/{self.object['metadata']['name']}"
 
 
@@ -81,7 +82,7 @@ def crd_objects() -> tuple[BootstrapObject, ...]:
 
 
 def base_objects(member: LocalMember) -> tuple[BootstrapObject, ...]:
-    """The system namespaces, and on the broker also its namespace and the ClusterSet."""
+    """The system namespaces, and for the broker also its own namespace and the ClusterSet."""
     namespaces = tuple(namespace_object(name) for name in SYSTEM_NAMESPACES)
     if member.runs_workloads:
         return namespaces
@@ -90,7 +91,7 @@ def base_objects(member: LocalMember) -> tuple[BootstrapObject, ...]:
 
 
 def acceptance_policy(members: Sequence[LocalMember]) -> BootstrapObject:
-    """The AcceptancePolicy of each member: it accepts workloads of the broker and all members."""
+    """The AcceptancePolicy for each member: it accepts workloads of the broker and all members."""
     hosts = (member.name for member in members if member.runs_workloads)
     workloads = WorkloadAcceptance(origins=(BROKER_ORIGIN, *hosts))
     policy = AcceptancePolicy(
@@ -109,7 +110,10 @@ def namespace_object(name: str, *, takes_workloads: bool = False) -> BootstrapOb
 
 
 def is_ready(obj: Wire) -> bool:
-    """Whether a Deployment is available or a ServiceExport is Ready; other kinds always are."""
+    """Whether a Deployment has all its replicas available, or a ServiceExport is Ready.
+
+    Objects of other kinds always are.
+    """
     status = obj.get("status") or {}
     match obj["kind"]:
         case "Deployment":
@@ -122,7 +126,10 @@ def is_ready(obj: Wire) -> bool:
 
 
 async def install_crds(transport: Transport, crds: Sequence[BootstrapObject]) -> None:
-    """Create CRDs or update their spec, and wait, without limit, until they are established."""
+    """Create CRDs or update their spec, and wait, without limit, until they are established.
+
+    Raises for an error response.
+    """
     await asyncio.gather(*(_create_or_update_crd(transport, crd) for crd in crds))
     names = {crd.object["metadata"]["name"] for crd in crds}
     while not names <= await _established_crds(transport):  # noqa: ASYNC110 - polls a server
@@ -130,7 +137,10 @@ async def install_crds(transport: Transport, crds: Sequence[BootstrapObject]) ->
 
 
 async def create_objects(transport: Transport, objects: Iterable[BootstrapObject]) -> None:
-    """Create objects in order; existing ones stay, since a person may have changed them."""
+    """Create objects in order; existing ones stay, since a person may have changed them.
+
+    Raises for another error response than a conflict.
+    """
     for one in objects:
         await create_if_absent(transport, one)
 
@@ -147,7 +157,10 @@ async def create_sample(transport: Transport, objects: Sequence[BootstrapObject]
 
 
 async def create_if_absent(transport: Transport, desired: BootstrapObject) -> bool:
-    """Create an object unless it exists; returns whether it was created."""
+    """Create an object; returns False, and changes nothing, if it exists.
+
+    Raises for another error response than a conflict.
+    """
     response = await _create(transport, desired)
     if response.status == 409:
         return False
@@ -156,14 +169,20 @@ async def create_if_absent(transport: Transport, desired: BootstrapObject) -> bo
 
 
 async def update_data(transport: Transport, desired: BootstrapObject) -> None:
-    """Patch the data of a Secret, as credentials are new at every start; absent ones stay so."""
+    """Patch the data of a Secret, as credentials are new at every start; it is not created.
+
+    No effect if it does not exist; another error response is raised.
+    """
     response = await _patch(transport, desired.path, {"data": desired.object["data"]})
     if response.status != 404:
         check(response)
 
 
 async def create_or_patch(transport: Transport, manifests: Iterable[Manifest]) -> None:
-    """Create objects in order; existing ones are patched, unless they are only to be created."""
+    """Create objects in order; existing ones are patched, but those that are `create_only` stay.
+
+    Raises for an error response.
+    """
     for one in manifests:
         wanted = _bootstrap_object(one)
         if await create_if_absent(transport, wanted) or one.create_only:
@@ -172,19 +191,25 @@ async def create_or_patch(transport: Transport, manifests: Iterable[Manifest]) -
 
 
 async def cluster_uid(transport: Transport) -> str:
-    """The uid of kube-system, awaited while a new API server has not created it yet."""
+    """The uid of kube-system, awaited while a new API server has not created it yet.
+
+    Waits without limit; raises for another error response than 404.
+    """
     while (response := await transport.send(Request("GET", _KUBE_SYSTEM))).status == 404:  # noqa: ASYNC110 - polls a server
         await asyncio.sleep(_POLL_INTERVAL.total_seconds())
     return str(msgspec.json.decode(check(response).body)["metadata"]["uid"])
 
 
 async def set_profile(transport: Transport, profile: str) -> None:
-    """Set the profile of the ClusterSet. Raises an error response."""
+    """Patch the profile of the existing ClusterSet; raises for an error response."""
     check(await _patch(transport, CLUSTER_SET.path, {"spec": {"profile": profile}}))
 
 
 async def await_ready(transport: Transport, expected: BootstrapObject) -> bool:
-    """Wait until an object is ready; returns False at the timeout. An error response is raised."""
+    """Poll an object until it is ready, as `is_ready` has it; returns False after READY_TIMEOUT.
+
+    An error response is raised, also 404.
+    """
     try:
         async with asyncio.timeout(READY_TIMEOUT.total_seconds()):
             while not await _reads_ready(transport, expected):  # noqa: ASYNC110 - polls a server
@@ -195,9 +220,9 @@ async def await_ready(transport: Transport, expected: BootstrapObject) -> bool:
 
 
 async def await_heartbeats(transport: Transport, clusters: AbstractSet[str]) -> None:
-    """Wait until every cluster's agent holds its Lease on the broker, or until the timeout.
+    """Wait until every cluster's agent holds its Lease on the broker, at most READY_TIMEOUT.
 
-    An error response is raised.
+    Returns in both cases; an error response is raised.
     """
     with suppress(TimeoutError):
         async with asyncio.timeout(READY_TIMEOUT.total_seconds()):
@@ -214,14 +239,15 @@ async def create_federation(
 ) -> None:
     """Create the Federation in all members, after ClusterClaims and an account for each supervisor.
 
-    Supervisors also get a Secret with their token for each member.
+    Supervisors also get a Secret with their token for each member. Existing objects stay as they
+    are, but for the Secrets' data and the members' servers in a Federation. Nothing in the broker.
     """
     tokens: dict[tuple[str, str], str] = {}
     workload_members = [member for member in members if member.runs_workloads]
     supervisors = [member.name for member in workload_members if member.role == "supervisor"]
 
     async def create_claims_and_account(member: LocalMember, transport: Transport) -> None:
-        """Give a member its ClusterClaims and an account for each supervisor; keeps the tokens.
+        """Give a member its ClusterClaims and an account for each supervisor; keeps new tokens.
 
         Nothing in the broker.
         """
@@ -240,7 +266,7 @@ async def create_federation(
             tokens[member.name, supervisor] = await bound_token(transport, account)
 
     async def create_secrets_and_federation(member: LocalMember, transport: Transport) -> None:
-        """Give a member its Federation, and a supervisor the token of every member too.
+        """Give a member its Federation, and a supervisor before that the token of every member.
 
         Nothing in the broker.
         """
@@ -263,7 +289,7 @@ async def create_federation(
 async def _create_or_update_federation(transport: Transport, desired: Manifest) -> None:
     """Create the Federation; in an existing one, set the members' servers to this run's URLs.
 
-    Raises for an error response.
+    Servers of members that `desired` does not have stay. Raises for an error response.
     """
     if await create_if_absent(transport, _bootstrap_object(desired)):
         return
@@ -297,7 +323,10 @@ async def _create_or_update_crd(transport: Transport, crd: BootstrapObject) -> N
 
 
 async def _clusters_with_heartbeat(transport: Transport) -> set[str]:
-    """The names of the heartbeat Leases that have a holder."""
+    """The names of the clusters whose heartbeat Lease on the broker has a holder.
+
+    Raises for an error response.
+    """
     response = check(await transport.send(Request("GET", _HEARTBEAT_LEASES)))
     leases = msgspec.json.decode(response.body)["items"]
     return {one["metadata"]["name"] for one in leases if one["spec"].get("holderIdentity")}
@@ -310,7 +339,7 @@ async def _reads_ready(transport: Transport, expected: BootstrapObject) -> bool:
 
 
 async def _established_crds(transport: Transport) -> set[str]:
-    """The names of all CRDs whose condition Established is True."""
+    """The names of all CRDs whose condition Established is True; raises for an error response."""
     response = check(await transport.send(Request("GET", _CRDS)))
     return {
         one["metadata"]["name"]
@@ -335,7 +364,7 @@ async def _patch(transport: Transport, path: str, changes: Wire) -> Response:
 
 
 def check(response: Response) -> Response:
-    """The response if it is a success; raises its error otherwise."""
+    """The response if its status is 2xx; raises the client's error for it otherwise."""
     if not 200 <= response.status < 300:
         raise error_from_response(response)
     return response

@@ -17,10 +17,10 @@ from hanse.local.up.topology import LocalMember
 async def container_nodes(
     members: Sequence[LocalMember], kind: FabricKind, per_cluster: int = 1, *, guard: bool = False
 ) -> AsyncIterator[NodeSettings]:
-    """Run the network of the nodes, of this kind, until the block ends.
+    """Run the network between the nodes of all members, of this kind, until the block ends.
 
-    Yields the settings of nodes. Raises `NodesUnsupported` where containers cannot run, and
-    `ProgramMissing`.
+    Gives the settings for nodes, none of which runs yet. Raises `NodesUnsupported` where containers
+    cannot run, `NodesFailed`, and `ProgramMissing`.
     """
     require_support()
     binaries = await find_programs(NODE, cache_folder())

@@ -171,15 +171,17 @@ _request_decoder: "msgspec.json.Decoder[ControlRequest]" = msgspec.json.Decoder(
 
 @asynccontextmanager
 async def serve_control_socket(path: Path, handler: RequestHandler) -> AsyncIterator[None]:
-    """Answer each line of JSON on a Unix socket with one until the block ends.
+    """Serve a Unix socket until the block ends: each line, a request in JSON, is answered by one.
 
-    It is the status that the handler returns, or a `ControlError`.
+    The answer is the status that the handler returns, or a `ControlError`. A file at the path is
+    replaced.
     """
 
     async def handle_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer each line of a connection by one line, until the other side ends it.
+        """Answer each line of a connection by one line, until the client ends it.
 
-        One that is too long is answered with a `ControlError`, and ends the connection.
+        A line that is longer than MAX_LINE is answered with a `ControlError`, and ends the
+        connection.
         """
         try:
             while line := await reader.readline():
@@ -204,9 +206,9 @@ async def serve_control_socket(path: Path, handler: RequestHandler) -> AsyncIter
 async def _handle_line(
     handler: RequestHandler, line: bytes
 ) -> LocalFederationStatus | ControlError:
-    """Decode and handle one request; every failure becomes a `ControlError`.
+    """Decode and handle one request; every failure is returned as a `ControlError`.
 
-    An unexpected one is logged, too.
+    One that is neither a bad message nor an `UpError` is logged, too.
     """
     try:
         return await handler(_request_decoder.decode(line))

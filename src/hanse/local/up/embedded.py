@@ -50,6 +50,7 @@ async def embedded_clusters(
 ) -> AsyncIterator[dict[str, "EmbeddedCluster"]]:
     """Run all members until the block ends; their objects are saved if the folder keeps them.
 
+    Gives the clusters by name, all started. One that fails ends the block, in an ExceptionGroup.
     Raises `NotSaved` at the end if some could not be saved.
     """
     clock, caller = WallClock(), HttpsCaller()
@@ -91,9 +92,10 @@ class EmbeddedCluster:
         call_webhook: WebhookCaller,
         report: Report,
     ) -> None:
-        """Bind the port, create the CA, load the snapshot and write it anew; it does not serve yet.
+        """Bind the port, create a CA and a token of an administrator; it does not serve yet.
 
-        Raises `CorruptSnapshot` or `NotSaved`.
+        If the folder keeps objects, the saved ones are loaded, and written anew. Raises
+        `CorruptSnapshot` or `NotSaved`.
         """
         self.member = member
         self._journal = folder.journal(member.name)
@@ -171,7 +173,7 @@ class EmbeddedCluster:
     async def start(self) -> None:
         """Serve on the same port as before; wait until controllers idle. No effect if it runs.
 
-        Raises `UpError` if the port is taken.
+        Raises `UpError` if the port is taken meanwhile.
         """
         if self.running:
             return
@@ -183,7 +185,10 @@ class EmbeddedCluster:
         await ready.wait()
 
     async def kill(self) -> None:
-        """Cancel the server, wait for its end and drop watches; the objects stay in memory."""
+        """Cancel the server, wait for its end and drop watches; the objects stay in memory.
+
+        No effect if it does not run.
+        """
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -215,9 +220,9 @@ class EmbeddedCluster:
         await self.start()
 
     async def shut_down(self) -> None:
-        """Stop, release the port, and save the objects if the folder keeps them.
+        """Stop for good, release the port, and save the objects if the folder keeps them.
 
-        If that fails, `save_error` says why.
+        If that fails, nothing is raised, and `save_error` says why.
         """
         await self.kill()
         if self._socket is not None:
@@ -242,9 +247,9 @@ class EmbeddedCluster:
             await asyncio.sleep(SNAPSHOT_INTERVAL.total_seconds())
 
     async def _write_snapshot(self, journal: Journal) -> None:
-        """Write a snapshot in a thread; if it is cancelled it still waits for the thread.
+        """Write a snapshot in a thread; if this is cancelled it still waits for the thread.
 
-        So none overtakes a later one.
+        So no snapshot is written after a later one. A failure becomes the journal's `error`.
         """
         snapshot = journal.begin_snapshot(self.api.storage)
         saving = asyncio.create_task(asyncio.to_thread(journal.write_snapshot, snapshot))
@@ -275,7 +280,10 @@ class EmbeddedCluster:
             ready.set()
 
     def _new_controller_manager(self) -> ControllerManager:
-        """The controllers of the cluster, not running; a broker has only core ones and no nodes."""
+        """The controllers of the cluster, not running; a broker has only core ones and no nodes.
+
+        Nodes, pods and load balancers are simulated, with addresses of the cluster's ranges.
+        """
         ranges = self.member.ranges
         return ControllerManager(
             self.api,

@@ -44,7 +44,10 @@ class NotRunning(UpError):
 
 
 def single_error(error: BaseException) -> BaseException:
-    """The error itself; in place of a group of one error, that one."""
+    """The error itself; in place of a group of one error, also if nested, the error inside.
+
+    A group of several errors is returned as it is.
+    """
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

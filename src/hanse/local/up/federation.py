@@ -75,7 +75,8 @@ async def federation(
     """Run a local federation until the block ends: clusters, agents and the control socket.
 
     Before the block begins it locks the folder (`FolderLocked` if another runs there), writes the
-    kubeconfig, and creates the objects of the sample and waits for them.
+    kubeconfig, and creates what agents need and the sample, which it waits for, if the options have
+    agents and a sample.
     """
     async with AsyncExitStack() as stack:
         stack.enter_context(folder.locked())
@@ -97,7 +98,7 @@ async def federation(
 async def _run_clusters(
     options: FederationOptions, folder: Folder, report: Report
 ) -> AsyncIterator[Mapping[str, LocalCluster]]:
-    """Run the clusters of the chosen engine for as long as the block runs."""
+    """Run the clusters of the chosen engine for as long as the block runs; gives them by name."""
     match options.engine:
         case "embedded":
             async with embedded_clusters(options.members, folder, report) as embedded:
@@ -117,7 +118,7 @@ class LocalFederation:
     def __init__(
         self, options: FederationOptions, folder: Folder, clusters: Mapping[str, LocalCluster]
     ) -> None:
-        """Nothing is connected or started yet; no link is cut."""
+        """Keep the clusters, which run already; no link is cut, and no agent runs yet."""
         self._options = options
         self._folder = folder
         self._clusters = clusters
@@ -139,7 +140,10 @@ class LocalFederation:
         return tuple(self._clusters)
 
     def transport_to(self, cluster: str) -> Transport:
-        """An administrator's transport to a cluster, despite cuts; raises `UnknownCluster`."""
+        """An administrator's transport to a cluster, not affected by cuts; the caller closes it.
+
+        Raises `UnknownCluster`.
+        """
         return self._find_cluster(cluster).connect()
 
     def context_of(self, cluster: str) -> Context:
@@ -161,11 +165,14 @@ class LocalFederation:
         return dial
 
     def running_agents(self, run_agent: RunAgent) -> AbstractAsyncContextManager[None]:
-        """Run the agents of all members until the block ends."""
+        """A context that starts the agents of all members, and stops them when the block ends.
+
+        `bootstrap` has to come before, unless there are no agents.
+        """
 
         @asynccontextmanager
         async def open_agent(member: LocalMember) -> AsyncIterator[RunningAgent]:
-            """Run a member's agent, with new tokens if they are issued, until the block ends."""
+            """Run a member's agent until the block ends, with new tokens where they are issued."""
             assert self._credentials is not None, "agents run after their accounts are created"
             own = self._clusters[member.name].connect()
             broker = self._clusters[BROKER].connect()
@@ -178,8 +185,8 @@ class LocalFederation:
     async def bootstrap(self) -> None:
         """Create CRDs, base objects and agents' accounts in all clusters, and keep the credentials.
 
-        Also the sample and the Federation, if they are wanted. Webhook configurations of an earlier
-        run are deleted.
+        Also the sample and the Federation, if they are wanted. CRDs, rights and credentials that
+        exist are updated, other objects stay. Webhook configurations of an earlier run are deleted.
         """
         crds = crd_objects()
 
@@ -217,7 +224,10 @@ class LocalFederation:
         """Create the sample where it is wanted and new; update the GSLB leader's credentials."""
 
         async def create_in(member: LocalMember, transport: Transport) -> None:
-            """Create the sample of a cluster if it is wanted and new, else update credentials."""
+            """Create the sample of a cluster, also for the GSLB, if it is wanted and new.
+
+            Else, in a member, update the GSLB leader's credentials, if the Secret exists.
+            """
             if self._options.sample and await create_sample(transport, sample_objects(member)):
                 self._members_with_new_sample.add(member)
                 gslb_sample = gslb_sample_objects(member, self._options.members, contexts)
@@ -228,7 +238,11 @@ class LocalFederation:
         await self._for_each_cluster(create_in)
 
     async def submit_sample(self) -> None:
-        """If a sample is wanted and new, await heartbeats and create it on the broker."""
+        """If a sample is wanted and its namespace is new on the broker, create the sample there.
+
+        The namespace first; before the rest it waits, a bounded time, for the heartbeats of all
+        members.
+        """
         members = {m.name for m in self._options.members if m.runs_workloads}
 
         async def submit(member: LocalMember, transport: Transport) -> None:
@@ -259,7 +273,10 @@ class LocalFederation:
     async def _for_each_cluster(
         self, action: Callable[[LocalMember, Transport], Awaitable[None]]
     ) -> None:
-        """Run the action in all clusters concurrently, each with its transport."""
+        """Run the action in all clusters concurrently, each with an administrator's transport.
+
+        The transport is closed afterwards. Raises the first error.
+        """
 
         async def run(member: LocalMember) -> None:
             """Run the action in one cluster, with a transport that is closed afterwards."""
@@ -325,13 +342,13 @@ class LocalFederation:
                 assert_never(request)
 
     async def _cut(self, one: str, other: str) -> None:
-        """Cut the link of two clusters, for containers too."""
+        """Cut the link of two clusters in both directions, for containers too."""
         self._links.cut(one, other)
         if self._fabric is not None:
             await self._fabric.cut(one, other)
 
     async def _heal(self, one: str, other: str) -> None:
-        """Heal the link of two clusters, for containers too, and let agents reconnect."""
+        """Heal the link of two clusters, for containers too, and have agents reconnect."""
         self._links.heal(one, other)
         if self._fabric is not None:
             await self._fabric.heal(one, other)
@@ -357,7 +374,10 @@ class LocalFederation:
         await change(request.cluster)
 
     async def _heal_all(self) -> None:
-        """Heal all links, end delays, start clusters and agents that are down; agents reconnect."""
+        """Heal all links, end delays, start clusters and agents that are down; agents reconnect.
+
+        Raises `UpError` if a cluster or an agent does not start.
+        """
         self._links.heal_all()
         if self._fabric is not None:
             await self._fabric.heal_all()
@@ -370,7 +390,7 @@ class LocalFederation:
             await self._reconnect()
 
     async def _reconnect(self) -> None:
-        """Let agents reach the clusters that run again, but over links that are cut."""
+        """Have agents reach the clusters that run, except over cut links; waits a bounded time."""
         up = [name for name, cluster in self._clusters.items() if cluster.running]
         await self._agents.reconnect(up, self._links.cuts)
 
@@ -390,7 +410,11 @@ class LocalFederation:
         return found
 
     def _cluster_status(self, member: LocalMember) -> LocalClusterStatus:
-        """The status of one cluster: whether it and its agent run, and its address ranges."""
+        """The status of a cluster: whether it and its agent run, its delay, addresses and DNS.
+
+        Also how its agent sees other clusters, and the URL of its metrics. The broker has no agent,
+        and of the ranges only that of Services.
+        """
         cluster = self._clusters[member.name]
         return LocalClusterStatus(
             name=member.name,

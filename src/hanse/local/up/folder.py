@@ -26,6 +26,7 @@ class Folder:
 
     @property
     def kubeconfig(self) -> Path:
+        """The path of the kubeconfig."""
         return self.path / "kubeconfig"
 
     @property
@@ -52,7 +53,7 @@ class Folder:
         return self._saved / cluster / name
 
     def find_save(self, cluster: str, name: str) -> Path:
-        """The file of a backup; raises `UnknownSave` with those that there are."""
+        """The existing file of a backup; raises `UnknownSave`, which lists those that there are."""
         known = {file.name: file for file in sorted((self._saved / cluster).glob("*"))}
         if name not in known:
             there = f"there is: {', '.join(known)}" if known else "nothing was saved of it"
@@ -66,10 +67,10 @@ class Folder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Create and lock the folder until the block ends, which deletes the socket.
+        """Create and lock the folder until the block ends; then the control socket is deleted.
 
         Raises `FolderLocked`, or `UpError` if the folder cannot be used. Unless the folder keeps
-        objects, earlier backups are deleted.
+        objects, earlier backups are deleted at the start.
         """
         self._prepare()
         try:
@@ -90,11 +91,14 @@ class Folder:
                 lock.truncate(0)
 
     def journal(self, cluster: str) -> Journal | None:
-        """The objects of a cluster on disk; None if the folder does not keep them."""
+        """A journal of a cluster's objects in the folder; None if the folder does not keep them."""
         return Journal(self.path / "clusters", cluster) if self.keep else None
 
     def _prepare(self) -> None:
-        """Create the folder with mode 0700, and exclude it from git; raises `UpError`."""
+        """Create the folder with mode 0700, unless it exists, and exclude it from git.
+
+        Raises `UpError` if it cannot be used.
+        """
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             ignore = self.path / ".gitignore"

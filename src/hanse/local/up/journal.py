@@ -54,13 +54,14 @@ class Journal:
 
     @property
     def is_snapshot_due(self) -> bool:
-        """Whether the log is long or not open, or the last write failed."""
+        """Whether the log is longer than MAX_LOG_BYTES or not open, or the last write failed."""
         return self.error is not None or self._log is None or self._size > MAX_LOG_BYTES
 
     def load(self) -> Snapshot | None:
         """The objects of the snapshot after the writes in its logs; None without a snapshot.
 
-        Raises `CorruptSnapshot`.
+        Writes after the first that is missing or incomplete are left out. Raises `CorruptSnapshot`
+        for a snapshot, and `OSError` for a log, that cannot be read.
         """
         try:
             known = msgspec.json.decode(self.file.read_bytes(), type=Snapshot)
@@ -75,9 +76,10 @@ class Journal:
         return _replay(known, entries)
 
     def append(self, event: StorageEvent) -> None:
-        """Write a change to the log; anything else, and a failed write, make a snapshot due.
+        """Append a change to the log; a failure is kept as `error`, and nothing is raised.
 
-        A failure is kept as `error`; no effect while no log is open.
+        Any other event, and a failure, close the log: a snapshot is due then. No effect while no
+        log is open.
         """
         if self._log is None:
             return
@@ -111,9 +113,10 @@ class Journal:
         return snapshot
 
     def write_snapshot(self, snapshot: Snapshot) -> None:
-        """Write a snapshot atomically, then delete all other logs; may run in a thread.
+        """Replace the snapshot atomically, then delete all logs but the open one.
 
-        Sets `error` if it fails, in which case what was on disk stays. A success clears it.
+        May run in a thread. Sets `error` if it fails, in which case what was on disk stays. A
+        success clears it.
         """
         try:
             write_private_file(self.file, msgspec.json.encode(snapshot))

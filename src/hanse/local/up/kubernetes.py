@@ -40,7 +40,8 @@ async def real_clusters(
 ) -> AsyncIterator[dict[str, "KubernetesCluster"]]:
     """Run all members as processes with provisioners; deletes old data unless it is kept.
 
-    Servers that die are started again. Raises `ProgramMissing`, or the first failure of a start.
+    Gives the clusters by name. Servers that die are started again. Raises `ProgramMissing`, or the
+    first failure of a start.
     """
     programs = CLUSTER if containers is None else (*CLUSTER, *NODE)
     binaries = await find_programs(programs, cache_folder())
@@ -72,7 +73,7 @@ async def real_clusters(
 async def _restart_dead_servers(fleet: RealFleet, report: Report) -> None:
     """Report each server that dies, and start it again unless it is a node's; until cancelled.
 
-    The more deaths in a row, the longer the delay.
+    The more deaths in a row, each within RECOVERED of the one before, the longer the delay.
     """
     deaths: dict[tuple[str, str], tuple[int, float]] = {}
     async with asyncio.TaskGroup() as restarts:
@@ -96,7 +97,8 @@ async def _restart_dead_servers(fleet: RealFleet, report: Report) -> None:
 async def _restart(cluster: RealCluster, program: str, attempt: int, report: Report) -> None:
     """Start a dead server again, after a delay that grows with the attempts, until it runs.
 
-    Then it is reported. Nothing if it is stopped on purpose meanwhile.
+    Failures to start are ignored; that it runs is reported. It ends, and reports nothing, if the
+    server is stopped on purpose meanwhile.
     """
     random = Random()  # noqa: S311 - spreads retries, guards nothing
     server = cluster.servers[program]
@@ -145,7 +147,7 @@ class KubernetesCluster:
         return _DelayedTransport(self, HttpTransport(credentials))
 
     async def kill(self) -> None:
-        """Kill the API server only; the other servers go on."""
+        """Kill the API server only, without a graceful stop; the other servers go on."""
         await self._cluster.kill_server(API_SERVER.name)
 
     async def start(self) -> None:
@@ -176,7 +178,10 @@ class KubernetesCluster:
             raise UpError(str(error)) from None
 
     def slow(self, delay: timedelta) -> None:
-        """Delay later requests of this process and its agents by this time; zero ends the delay."""
+        """Delay later requests of this process and its agents by this time; zero ends the delay.
+
+        Those of other processes, such as kubectl, are not delayed.
+        """
         self._delay = delay
 
 

@@ -92,7 +92,10 @@ def sample_objects(member: LocalMember) -> tuple[BootstrapObject, ...]:
 
 
 def submitted_objects() -> tuple[BootstrapObject, ...]:
-    """Objects for the broker: a namespace, a headless Service, a StatefulSet of 3."""
+    """The sample's objects for the broker: a namespace, a headless Service, a StatefulSet of 3.
+
+    The StatefulSet `store` asks by annotation for load balancers; its Service is `etcd`.
+    """
     labels = {"app": "etcd"}
     inside = f"namespaces/{SAMPLE_NAMESPACE}"
     service: Wire = {
@@ -146,7 +149,10 @@ def _external_resources(member: LocalMember, namespace: str) -> tuple[Wire, ...]
 
 
 def _virtual_machine(namespace: str, address: str) -> Wire:
-    """The VM `db-1` with that ExternalIP, whose tags join it to the federated Service `db`."""
+    """The VM `db-1` with that address as ExternalIP and the port `sql`, 5432/TCP.
+
+    Its tags make it a member of the federated Service `db`.
+    """
     return {
         "apiVersion": _ANTREA_API_VERSION,
         "kind": "VirtualMachine",
@@ -176,7 +182,10 @@ def _network_interface(namespace: str, address: str) -> Wire:
 
 
 def _native_service(namespace: str) -> Wire:
-    """The NativeService `queue` on that interface, a member of the federated Service `queue`."""
+    """The NativeService `queue` on the NetworkInterface `queue`, with the port `amqp`, 5672/TCP.
+
+    Its annotation makes it a member of the federated Service `queue`.
+    """
     return {
         "apiVersion": _ANTREA_API_VERSION,
         "kind": "NativeService",
@@ -197,7 +206,8 @@ def gslb_sample_objects(
 ) -> tuple[BootstrapObject, ...]:
     """A load balancer for the shop, credentials and AMKOCluster of a member; empty for the broker.
 
-    The first member is the GSLB leader, and gets its configuration and policy, too.
+    The first member is the GSLB leader, and gets its GSLBConfig and GlobalDeploymentPolicy, too.
+    The credentials are the Secret of `contexts_secret`.
     """
     names = [m.name for m in members if m.runs_workloads]
     if not member.runs_workloads:
@@ -229,9 +239,9 @@ def _load_balancer_service() -> BootstrapObject:
 
 
 def contexts_secret(members: Sequence[LocalMember], contexts: Sequence[Context]) -> BootstrapObject:
-    """The Secret with a kubeconfig context for each cluster, for the GSLB leader.
+    """The GSLB leader's Secret: a kubeconfig of those contexts whose clusters run workloads.
 
-    Those of clusters that run no workloads are left out.
+    That of the broker is left out.
     """
     names = {m.name for m in members if m.runs_workloads}
     workload_contexts = [context for context in contexts if context.cluster in names]
@@ -257,16 +267,16 @@ def _amko_cluster(name: str, names: Sequence[str], is_leader: bool) -> Bootstrap
 
 
 def _gslb_config(names: Sequence[str]) -> BootstrapObject:
-    """The GSLBConfig `gc-1` with these member clusters."""
+    """The GSLBConfig `gc-1` with the clusters of these names as members."""
     spec = {"memberClusters": [{"clusterContext": name} for name in names]}
     return _amko_object("v1alpha1", "GSLBConfig", "gslbconfigs", "gc-1", spec)
 
 
 def _global_deployment_policy(names: Sequence[str]) -> BootstrapObject:
-    """The GlobalDeploymentPolicy for Services with the GSLB's label.
+    """The GlobalDeploymentPolicy for Services with the GSLB's label, in clusters of these names.
 
-    The first cluster has weight 3, the others 1; the last of several has a lower priority, so that
-    it is used when no other is up.
+    The first has weight 3, the others 1; the last, if there are several, has a lower priority, so
+    that it is used when no other is up.
     """
     split: list[Wire] = [{"cluster": names[0], "weight": 3, "priority": 20}]
     split += [{"cluster": name, "weight": 1, "priority": 20} for name in names[1:-1]]
@@ -283,7 +293,7 @@ def _global_deployment_policy(names: Sequence[str]) -> BootstrapObject:
 
 
 def _amko_object(version: str, kind: str, plural: str, name: str, spec: Wire) -> BootstrapObject:
-    """An object of AMKO's API group in its namespace."""
+    """An object of AMKO's API group in its namespace, with the path of its collection."""
     obj: Wire = {
         "apiVersion": f"amko.vmware.com/{version}",
         "kind": kind,

@@ -46,9 +46,9 @@ class LocalMember(Struct, frozen=True):
 
 
 def plan_members(names: Sequence[str]) -> tuple[LocalMember, ...]:
-    """The members in order, the broker last; the first two are supervisors of the others.
+    """The members in order, the broker last; the first two are supervisors, the others children.
 
-    Raises `InvalidClusterNames`.
+    Each has the address ranges of its place. Raises `InvalidClusterNames`.
     """
     _validate_names(names)
     roles: list[MemberRole] = ["supervisor" if n < 2 else "child" for n in range(len(names))]
@@ -104,15 +104,18 @@ class LocalCluster(Protocol):
         ...
 
     def dial(self, credentials: Credentials) -> Transport:
-        """A transport with given credentials, which the cluster checks, and the delay."""
+        """A transport with these credentials, which the cluster checks, and with its delay."""
         ...
 
     async def kill(self) -> None:
-        """Stop its API server; connections are refused afterwards."""
+        """Stop its API server; connections are refused afterwards, and the objects stay."""
         ...
 
     async def start(self) -> None:
-        """Start its API server again, with all its objects."""
+        """Start its API server again, with all its objects; no effect if it runs.
+
+        Raises `UpError` if it does not start.
+        """
         ...
 
     async def save(self, file: Path) -> None:

@@ -15,7 +15,7 @@ class InvalidName(ValueError):
 def wire_name(text: str) -> bytes:
     """Parse a domain name into lower-case wire format; a final dot is optional, empty is root.
 
-    Raises InvalidName for other texts.
+    White space around it is ignored. Raises InvalidName for other texts.
     """
     bare = text.strip().removesuffix(".")
     if not bare:
@@ -44,14 +44,17 @@ def parse_name(text: str) -> bytes | None:
 
 
 def child_name(label: str, parent: bytes) -> bytes | None:
-    """The name one label below `parent`; None if the label or the name would be invalid."""
+    """The name one label below `parent`, in lower case; None if label or name would be invalid."""
     wire = _wire_label(label)
     return wire + parent if wire and len(wire) + len(parent) <= MAX_NAME_LENGTH else None
 
 
 @lru_cache(maxsize=4096)
 def _wire_label(label: str) -> bytes:
-    """A label with its length byte; empty if it is not a valid label."""
+    """A label in lower case with its length byte.
+
+    Empty if it is not ASCII, has a dot, or is not 1 to 63 bytes long.
+    """
     if not label.isascii() or "." in label or not 0 < len(label) <= MAX_LABEL_LENGTH:
         return b""
     return bytes((len(label),)) + label.lower().encode()
@@ -63,13 +66,16 @@ def parent_name(name: bytes) -> bytes:
 
 
 def name_text(name: bytes) -> str:
-    """The name in presentation format, with a final dot; other bytes are escaped (RFC 1035)."""
+    """The name in presentation format, with a final dot; the root is `.`.
+
+    Dots, backslashes and bytes that are not printable ASCII are escaped in labels (RFC 1035).
+    """
     written = "".join(_escape_label(label) + "." for label in split_labels(name))
     return written or "."
 
 
 def split_labels(name: bytes) -> Iterator[bytes]:
-    """The labels of a well-formed name, leftmost first."""
+    """The labels of a well-formed name, leftmost first, without the root; none for the root."""
     at = 0
     while name[at]:
         yield name[at + 1 : at + 1 + name[at]]
@@ -84,5 +90,8 @@ def is_subdomain(name: bytes, zone: bytes) -> bool:
 
 
 def _escape_label(label: bytes) -> str:
-    """A label as text; dots, backslashes and bytes that are not printable ASCII are escaped."""
+    """A label as text; dots, backslashes and bytes that are not printable ASCII are escaped.
+
+    An escape is a backslash and three decimal digits.
+    """
     return "".join(chr(b) if 0x21 <= b <= 0x7E and b not in b".\\" else f"\\{b:03d}" for b in label)

@@ -36,7 +36,7 @@ _TYPE_NAMES = {int(known): known.name for known in RecordType} | {15: "MX", 65: 
 
 
 def type_mnemonic(rtype: int) -> str:
-    """The mnemonic of a record type; `TYPE<number>` (RFC 3597) if it is not a common one."""
+    """The mnemonic of a RecordType, MX or HTTPS; `TYPE<number>` (RFC 3597) for any other type."""
     return _TYPE_NAMES.get(rtype) or f"TYPE{rtype}"
 
 
@@ -155,7 +155,7 @@ def all_resource_records(rrset: RRset) -> list[ResourceRecord]:
 
 
 def cname_rrsets(target: bytes, ttl: int = TTL) -> tuple[RRset, ...]:
-    """A CNAME, as the RRset of types A, AAAA, SRV, CNAME and TXT."""
+    """Five RRsets of the same CNAME record, for types A, AAAA, SRV, CNAME and TXT."""
     variants = (RRsetVariant(1, _record_header(RecordType.CNAME, len(target), ttl) + target),)
     return tuple(
         RRset(t, variants) for t in (A, AAAA, SRV, int(RecordType.CNAME), int(RecordType.TXT))
@@ -165,7 +165,7 @@ def cname_rrsets(target: bytes, ttl: int = TTL) -> tuple[RRset, ...]:
 def find_cname(node: ZoneNode) -> tuple[int, bytes] | None:
     """TTL and target of the node's CNAME.
 
-    None if it has none, or one that depends on the client.
+    None if it has none, or one with several variants or that depends on the client.
     """
     for rrset in node.rrsets:
         if rrset.type == RecordType.CNAME and len(rrset.variants) == 1 and rrset.selection is None:
@@ -196,7 +196,11 @@ def txt_rdata(text: str) -> bytes:
 
 
 def soa_record(zone: bytes, serial: int, ttl: int = TTL) -> bytes:
-    """The SOA record; its owner name is uncompressed, so that any response can end with it."""
+    """The SOA record; its owner name is uncompressed, so that any response can end with it.
+
+    The serial is taken modulo 2^32; refresh is 60, retry 15, expire 86400 seconds, and the minimum
+    is `ttl`.
+    """
     times = b"".join(n.to_bytes(4) for n in (serial & 0xFFFFFFFF, 60, 15, 86400, ttl))
     rdata = ns_name(zone) + b"\x0ahostmaster" + zone + times
     front = RecordType.SOA.to_bytes(2) + _IN + ttl.to_bytes(4) + len(rdata).to_bytes(2)
@@ -214,5 +218,5 @@ def version_name(zone: bytes) -> bytes:
 
 
 def version_node(zone: bytes, text: str, ttl: int = TTL) -> ZoneNode:
-    """The node with the schema version of a zone."""
+    """The node `dns-version.<zone>` with a TXT record of this text, the zone's schema version."""
     return ZoneNode(version_name(zone), (full_rrset(RecordType.TXT, [txt_rdata(text)], ttl),))

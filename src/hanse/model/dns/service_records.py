@@ -39,7 +39,7 @@ def service_nodes(
 
 
 def address_rrsets(rdatas: Sequence[bytes], ttl: int) -> tuple[RRset, ...]:
-    """The A and AAAA RRsets of the distinct addresses, each with all of its family, if any."""
+    """The A and then the AAAA RRset of the distinct addresses; none for a family without any."""
     if len(rdatas) == 1:  # most services have one address
         return (full_rrset(A if len(rdatas[0]) == 4 else AAAA, rdatas, ttl),)
     distinct = list(dict.fromkeys(rdatas))
@@ -49,7 +49,11 @@ def address_rrsets(rdatas: Sequence[bytes], ttl: int) -> tuple[RRset, ...]:
 
 
 def target_rrsets(targets: Sequence[str], ttl: int) -> Iterator[RRset]:
-    """The RRsets of addresses; without any IP, a CNAME of the first name, if it is valid."""
+    """The A and AAAA RRsets of the targets that are IP addresses.
+
+    If none is: CNAME RRsets (`cname_rrsets`) for the first target, or nothing if that is no valid
+    name.
+    """
     rdatas = [rdata for text in targets if (rdata := address_rdata(text)) is not None]
     yield from address_rrsets(rdatas, ttl)
     if not rdatas and targets and (name := parse_name(targets[0])) is not None:
@@ -89,9 +93,10 @@ def _cluster_ip_nodes(name: bytes, service: Service, ttl: int) -> Iterator[ZoneN
 def _headless_nodes(
     name: bytes, service: Service, slices: Iterable[EndpointSlice], ttl: int
 ) -> Iterator[ZoneNode]:
-    """All ready endpoints, a name for each of them, and SRV records of ports.
+    """A node of the Service with all ready endpoints and SRV records of their ports, if any.
 
-    Unready endpoints count if the Service publishes them.
+    Then a node for each name of endpoints, and one for each named port. Unready endpoints count if
+    the Service publishes them.
     """
     pods: dict[bytes, list[bytes]] = {}
     ports: dict[tuple[str, str], list[bytes]] = {}
@@ -135,7 +140,10 @@ def _srv_rrset(records: Sequence[bytes], ttl: int) -> tuple[RRset, ...]:
 def _add_ports(
     ports: Iterable[EndpointPort], pod: bytes | None, records: dict[tuple[str, str], list[bytes]]
 ) -> None:
-    """Add an SRV record for each numbered port of a pod to `records`; nothing if `pod` is None."""
+    """Add an SRV record for each numbered port of a pod to `records`, by port name and protocol.
+
+    Nothing is added if `pod` is None.
+    """
     for port in ports:
         if pod is not None and port.port is not None:
             records.setdefault((port.name, port.protocol), []).append(srv_rdata(port.port, pod))

@@ -49,7 +49,10 @@ class Lease(Object, frozen=True, kw_only=True):
 
     @property
     def last_renewal(self) -> datetime | None:
-        """When it was last written, by the API server's clock; `renewed` if that does not show."""
+        """When it was last written, by the API server's clock; `renewed` without managedFields.
+
+        None if neither is known.
+        """
         return self.written_at or self.renewed
 
     @property

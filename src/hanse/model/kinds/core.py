@@ -241,6 +241,7 @@ class Secret(Object, frozen=True, kw_only=True):
     immutable: bool = False
 
     def __repr__(self) -> str:
+        """Namespace, name, type and sorted keys of the data; the values are not shown."""
         keys = ", ".join(sorted(self.data))
         return f"Secret({self.namespace}/{self.name}, type={self.type!r}, keys=[{keys}])"
 

@@ -297,7 +297,7 @@ class NetworkInterface(Object, frozen=True, kw_only=True):
 
     @property
     def address(self) -> str:
-        """The address others use: the external one, if there is one."""
+        """The address others use: the external one, or else the internal one; may be empty."""
         return self.spec.external_ip or self.spec.internal_ip
 
 
@@ -360,7 +360,10 @@ def label_spellings(name: str) -> tuple[str, ...]:
 
 
 def spelled_label(labels: Mapping[str, str], name: str) -> str:
-    """The key of label `<name>.<domain>` as spelled in labels; in the first spelling if absent."""
+    """The key of label `<name>.<domain>` as spelled in labels, the first spelling of several.
+
+    If the label is absent, its key in the first spelling.
+    """
     return next((s for s in label_spellings(name) if s in labels), label_spellings(name)[0])
 
 

@@ -178,7 +178,10 @@ class StatefulSetSharesSpec(Value, frozen=True, kw_only=True):
         return next(found, Permit(name=cluster, set_uid=set_uid))
 
     def handed_on_to(self, cluster: str, set_uid: str) -> dict[str, HandedOn]:
-        """By cluster what it handed on to this one, which has not written that it received it."""
+        """By cluster the permit that it handed on to `cluster`, which has not noted it as received.
+
+        Only permits of this set (uid), handed on by others, count.
+        """
         received = {each.name: each.number for each in self.permit_of(cluster, set_uid).received}
         return {
             permit.name: handed_on
@@ -190,7 +193,11 @@ class StatefulSetSharesSpec(Value, frozen=True, kw_only=True):
         }
 
     def permitted(self, set_uid: str) -> tuple[str, ...]:
-        """The clusters that may take replicas down now, by a permit of their own or handed on."""
+        """The sorted clusters that may take replicas of the set (uid) down now.
+
+        Those have a permit of their own for some, or one that was handed on and not yet noted as
+        received.
+        """
         known = {p.name for p in self.permits} | {
             p.handed_on.to for p in self.permits if p.handed_on
         }

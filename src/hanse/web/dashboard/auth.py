@@ -17,13 +17,14 @@ class Authenticator:
     """The token of one dashboard, which is never in a URL, and its one-time codes."""
 
     def __init__(self, token: str = "", now: Callable[[], float] = time.monotonic) -> None:
-        """Without a token a random one is made."""
+        """Without a token a random one is made; `now` is a clock in seconds, for the codes."""
         self._token = token or secrets.token_urlsafe(32)
         self._now = now
         self._codes: dict[str, float] = {}
 
     @property
     def token(self) -> str:
+        """The token, as it was given or made at random."""
         return self._token
 
     def issue_code(self) -> str:

@@ -25,6 +25,7 @@ class ItemChanges(Struct, frozen=True):
     gone: dict[str, tuple[str, ...]]
 
     def __bool__(self) -> bool:
+        """Whether any item changed or is gone."""
         return bool(self.put or self.gone)
 
 
@@ -44,7 +45,7 @@ class ItemCache:
 
     @property
     def snapshot(self) -> MultiClusterSnapshot:
-        """The current snapshots of all clusters, as the views read them."""
+        """New snapshots of all clusters, taken now."""
         return self._judgement.snapshot
 
     @property
@@ -57,11 +58,11 @@ class ItemCache:
         self._judgement.on_change(change)
 
     def invalidate(self) -> None:
-        """Mark everything to be rendered anew, and follow no changes until then."""
+        """Mark everything to be listed and rendered anew, in place of single marked keys."""
         self._judgement.invalidate()
 
     def all_items(self) -> ItemChanges:
-        """All items as they were last sent; `gone` is empty."""
+        """All items as they were last rendered, which may be stale; `gone` is empty."""
         put = {n: {k: msgspec.Raw(i) for k, i in items.items()} for n, items in self._items.items()}
         return ItemChanges(put, {})
 

@@ -79,7 +79,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 def _guard_middleware(auth: Access, hosts: set[str]) -> Any:
     """A middleware that refuses unknown hosts (421), other origins (403) and no valid token (401).
 
-    Only paths below `/api/` need a token; 503 if it cannot be checked. Adds the security headers.
+    Only paths below `/api/` but `/api/enter` need a token; 503 if it cannot be checked. Adds the
+    security headers to other responses that are not yet sent.
     """
 
     @web.middleware
@@ -112,9 +113,10 @@ def _guard_middleware(auth: Access, hosts: set[str]) -> Any:
 
 
 async def _viewer(request: web.Request, auth: Access) -> Viewer | None:
-    """Who asks, by a bearer token or by the cookie; None for others.
+    """Who asks, by a valid bearer token, else by the cookie; None for others.
 
-    The cookie counts for other methods than GET only with the header X-Hanse.
+    The cookie counts for other methods than GET only with the header X-Hanse. Raises
+    `AccessUnknown`.
     """
     kind, _, token = request.headers.get("Authorization", "").partition(" ")
     if kind.lower() == "bearer" and (found := await auth.viewer(token.strip())) is not None:

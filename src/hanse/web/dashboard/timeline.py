@@ -63,7 +63,11 @@ class Timeline:
     def on_change(
         self, agent: ClusterId, change: Change, now: datetime
     ) -> tuple[TimelineEntry, ...]:
-        """Add the entries for a change, without duplicates, and return them; there may be none."""
+        """Add the entries for a change, without duplicates, and return them; there may be none.
+
+        Of a cluster `PURPOSE/NAME` the name is the place, and the text of a `fleet` entry says the
+        purpose. The oldest are dropped beyond MAX_ENTRIES.
+        """
         match change:
             case ObjectChange(where, before, after):
                 drafts = self._object_entries(where, before, after)
@@ -178,7 +182,10 @@ def _fact_entries(agent: ClusterId, change: FactChange) -> Iterator[_Draft]:
 
 
 def _changed_conditions(before: Object, after: Object) -> Iterator[Condition]:
-    """The conditions that are new, or whose status, reason or message changed."""
+    """The conditions that are new, or whose status, reason or message changed.
+
+    Those that disappeared are not among them.
+    """
     old = {c.type: (c.status, c.reason, c.message) for c in _status_conditions(before)}
     for one in _status_conditions(after):
         if old.get(one.type) != (one.status, one.reason, one.message):

@@ -104,7 +104,8 @@ class LiveUpdates:
     async def full_state(self) -> dict[str, Any]:
         """All items, the timeline and the local state, after rendering everything that is stale.
 
-        Without subscribers the items are rendered anew the next time.
+        They are in `sections`, `timeline` and `around` (None without a local state). Without
+        subscribers the items are rendered anew the next time.
         """
         while self._items.stale:
             self._publish()
@@ -153,7 +154,10 @@ class LiveUpdates:
                 subscriber.send(update)
 
     def _local_state_changed(self) -> bool:
-        """Whether the local state differs from that of the last call, which is replaced by it."""
+        """Whether the local state differs from that of the last call, which is replaced by it.
+
+        False if there is no local state.
+        """
         if self._local_state is None:
             return False
         before, self._last_local_state = (
@@ -183,6 +187,7 @@ class Subscriber:
     """An open page, with the updates that it has not received yet."""
 
     def __init__(self) -> None:
+        """No update is pending yet."""
         self._pending: deque[bytes] = deque()
         self._more = asyncio.Event()
         self._closed = False

@@ -14,13 +14,14 @@ class Certificates:
     """A provider: one certificate for some hosts, by an authority that signs nothing else."""
 
     def __init__(self, clock: Clock) -> None:
+        """Certificates are valid from the present time of this clock."""
         self._clock = clock
 
     async def __call__(self, hosts: str, replaces: str) -> Wire:  # noqa: ARG002 - tells questions apart
         """Issue a server certificate for comma-separated hosts, by a new authority.
 
-        Returns `certificate`, `key` and `authority` as PEM, and the time `renewAfter`; `replaces`
-        is not used.
+        Returns `certificate`, `key` and `authority` as PEM, and the time `renewAfter` (ISO 8601),
+        after two thirds of its lifetime; `replaces` is not used.
         """
         from hanse.kube.certificates import (  # 8 MiB that few agents need
             LIFETIME,

@@ -32,7 +32,8 @@ async def decide(
 ) -> Allow | Deny:
     """One verdict; if the hook needs an answer, that is looked up once and the hook asked again.
 
-    Deny with 503 if the lookup takes more than LOOKUP_TIMEOUT, or the hook needs another one.
+    Deny with 503 if the lookup takes more than LOOKUP_TIMEOUT, or the hook needs another one;
+    errors of the hook and of `ask` are raised.
     """
     verdict = hook.review(review, snapshot())
     if not isinstance(verdict, NeedsAnswer):
@@ -74,7 +75,7 @@ async def respond(
 ) -> bytes:
     """The AdmissionReview in response to one; an error of the hook is logged and denies with 500.
 
-    Raises `InvalidReview` if the body is none.
+    So does an error of `ask`. Raises `InvalidReview` if the body is none.
     """
     request = parse_request(body)
     try:

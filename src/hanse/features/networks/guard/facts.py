@@ -88,7 +88,7 @@ class ClusterFacts(Struct, frozen=True):
 
 
 def cluster_facts(snapshot: Snapshot, node: str, more_ranges: Iterable[str] = ()) -> ClusterFacts:
-    """What the rules of a node depend on, by the snapshot, without its VPCs.
+    """What the rules of a node depend on, by the snapshot, without its VPCs; all sorted.
 
     `more_ranges` are pod ranges of this node beside those in its Node.
     """
@@ -108,8 +108,9 @@ def cluster_facts(snapshot: Snapshot, node: str, more_ranges: Iterable[str] = ()
 def address_owner(address: str, snapshot: Snapshot) -> Owner | None:
     """The owner of a pod address: a network's or the platform's pod; None if no pod has it.
 
-    Undecided if several have it and one is in a network, or if one's network is not known. Pods
-    that are being deleted count only if there are no others.
+    Undecided if pods of several owners have it and one is in a network, or if one's network is not
+    known. Of several pods of the platform the first by namespace counts. Pods that are being
+    deleted count only if there are no others.
     """
     pods = list(snapshot.by(snapshot.local, PODS_BY_OWN_ADDRESS, address))
     alive = [p for p in pods if p.metadata.deletion_timestamp is None] or pods
@@ -121,7 +122,10 @@ def address_owner(address: str, snapshot: Snapshot) -> Owner | None:
 
 
 def pod_addresses(pod: Pod | None) -> set[str]:
-    """The addresses of a pod; none if it has the node's network, has finished, or is None."""
+    """The addresses of a pod in normal form; none if it has the node's network, or is None.
+
+    None, too, once it has finished. Invalid addresses are left out.
+    """
     if pod is None or pod.spec.host_network or pod.status.phase in FINISHED:
         return set()
     texts = (*(one.ip for one in pod.status.pod_ips), pod.status.pod_ip)
@@ -152,12 +156,15 @@ def _pod_owner(pod: Pod, snapshot: Snapshot) -> AddressOwner | None:
 
 @lru_cache(maxsize=16384)
 def _shared_owner(space: str, name: NetworkName, is_dns: bool, vpc: str) -> AddressOwner:
-    """An owner, one object for all addresses that it has."""
+    """An owner with these fields, one cached object for all addresses that it has."""
     return AddressOwner(space, name, is_dns, vpc)
 
 
 def _networks(snapshot: Snapshot) -> Iterator[NetworkFacts]:
-    """Peers and accesses of each network whose spec.tenant is that of its name."""
+    """Peers and accesses of each network whose spec.tenant is that of its name.
+
+    Other networks are left out.
+    """
     accesses = list(snapshot.all(snapshot.local, NetworkAccess))
     peers: dict[str, list[tuple[str, NetworkName]]] = {}
     for network in snapshot.all(snapshot.local, Network):
@@ -199,14 +206,20 @@ def pod_ranges(node: Node) -> list[str]:
 
 
 def node_addresses(node: Node) -> Iterator[str]:
-    """The valid IP addresses of a node, internal and external."""
+    """The valid IP addresses of a node, in normal form: internal, external and other types in `IP`.
+
+    Host names are left out.
+    """
     for one in node.status.addresses:
         if one.type.endswith("IP") and (text := canonical_address(one.address)):
             yield text
 
 
 def _outside_addresses(service: Service) -> Iterator[str]:
-    """The external IPs and load balancer IPs of a Service."""
+    """The external IPs and load balancer IPs of a Service, in normal form.
+
+    Invalid or empty ones are left out.
+    """
     balancers = (i.ip for i in service.status.load_balancer.ingress)
     for text in (*service.spec.external_ips, *balancers):
         if address := canonical_address(text):
@@ -216,8 +229,8 @@ def _outside_addresses(service: Service) -> Iterator[str]:
 def concerns_rules(before: Object | None, after: Object | None) -> bool:
     """Whether a change of anything but a pod can change the rules.
 
-    Of a Node only addresses and pod ranges can, of a Service external addresses; all else always
-    can.
+    An updated Node only by its addresses and pod ranges, a Service, also a new or deleted one, only
+    by external addresses; all else always.
     """
     match before, after:
         case Node(), Node():
@@ -234,7 +247,10 @@ def concerns_rules(before: Object | None, after: Object | None) -> bool:
 
 
 def canonical_address(text: str) -> str:
-    """An address in its normal form, the text itself if it is that; empty if it is none."""
+    """An address in its normal form; empty if the text is none.
+
+    A text in normal form is returned itself, not a copy.
+    """
     try:
         address = str(ip_address(text))
     except ValueError:
@@ -243,7 +259,7 @@ def canonical_address(text: str) -> str:
 
 
 def _canonical_range(text: str) -> str:
-    """A range in its normal form; empty if it is none."""
+    """A range in its normal form, without host bits; empty if the text is none."""
     try:
         return str(ip_network(text, strict=False))
     except ValueError:

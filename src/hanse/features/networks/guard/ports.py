@@ -47,8 +47,8 @@ class LinkKinds(Struct, frozen=True):
 def pod_port(plugin: str, result: Mapping[str, Any], kinds: LinkKinds) -> PodPort | None:
     """The port of a pod on a bridge by the result of a CNI plugin; None if it is on no bridge.
 
-    Raises `ValueError` if it is on a bridge and the result does not list exactly one port with a
-    MAC, or has an invalid address; it may have none.
+    Raises `ValueError` if it is on a bridge and the result does not list exactly one port, the
+    pod's MAC, and valid addresses; it may have none.
     """
     interfaces = [one for one in result.get("interfaces") or () if isinstance(one, dict)]
     inside = [one for one in interfaces if one.get("sandbox")]
@@ -73,7 +73,10 @@ def pod_port(plugin: str, result: Mapping[str, Any], kinds: LinkKinds) -> PodPor
 
 
 def ports_table(ports: Iterable[PodPort]) -> str:
-    """The nft commands that replace the whole table by one with these ports, in one transaction."""
+    """The nft commands that replace the whole table by one with these ports, in one transaction.
+
+    It also works where the table does not exist.
+    """
     lines = [
         f"table {PORTS_TABLE}",
         f"delete table {PORTS_TABLE}",
@@ -90,14 +93,17 @@ def ports_table(ports: Iterable[PodPort]) -> str:
 
 
 def replace_ports(old: Iterable[PodPort], new: Iterable[PodPort]) -> str:
-    """The nft commands that remove the `old` ports and add the `new` ones; empty for none."""
+    """The nft commands that remove the `old` ports and add the `new` ones; empty for none.
+
+    The table and the old ports must exist in the kernel.
+    """
     lines = [line for port in old for line in _remove_port(port)]
     lines += [line for port in new for line in _add_port(port)]
     return "".join(f"{line}\n" for line in lines)
 
 
 def _add_port(port: PodPort) -> Iterator[str]:
-    """The commands that add the chain and the elements of a port."""
+    """The nft commands that add the chain and the elements of a port."""
     chain = f"port-{port.interface}"
     yield f"add chain {PORTS_TABLE} {chain}"
     yield from (f"add rule {PORTS_TABLE} {chain} {rule}" for rule in _port_rules(port))
@@ -106,7 +112,7 @@ def _add_port(port: PodPort) -> Iterator[str]:
 
 
 def _remove_port(port: PodPort) -> Iterator[str]:
-    """The commands that delete the elements and the chain of a port."""
+    """The nft commands that delete the elements and then the chain of a port."""
     chain = f"port-{port.interface}"
     yield f'delete element {PORTS_TABLE} ports {{ "{port.interface}" }}'
     yield f'delete element {PORTS_TABLE} pods {{ "{port.interface}" }}'
@@ -115,9 +121,10 @@ def _remove_port(port: PodPort) -> Iterator[str]:
 
 
 def _port_rules(port: PodPort) -> Iterator[str]:
-    """nft rules that drop frames of other MACs, packets and ARP of other addresses; DHCP passes.
+    """nft rules for frames from a port: they drop those of other MACs or IP addresses; DHCP passes.
 
-    Also neighbour discovery about other addresses, and all but IP and ARP.
+    They also drop ARP and neighbour discovery about other addresses, router advertisements,
+    redirects, and all but IP and ARP.
     """
     four = [a for a in port.addresses if ":" not in a]
     six = [a for a in port.addresses if ":" in a] + [link_local_address(port.mac)]

@@ -81,7 +81,10 @@ def build_ruleset(facts: ClusterFacts, owners: Mapping[str, Owner]) -> Ruleset:
 def address_elements(
     address: str, owner: Owner | None, ruleset: Ruleset
 ) -> Iterator[tuple[str, str]]:
-    """Pairs of set and value for a pod address; none without an owner, or if it is a node's."""
+    """Pairs of set and value for a pod address; none without an owner, or if it is a node's.
+
+    None, too, while the ruleset lacks the network. The ruleset is not changed.
+    """
     family = _family(address)
     if owner is None or address in ruleset.sets[f"nodes{family}"].values:
         return
@@ -211,10 +214,10 @@ def _chains(facts: ClusterFacts, families: tuple[int, ...]) -> dict[str, tuple[s
 
 
 def _client_rules(network: NetworkFacts, families: tuple[int, ...]) -> Iterator[str]:
-    """The rules where a pod of the network is the client.
+    """The rules where a pod of the network is the client: it reaches its network and its peers.
 
-    The order matters: only accesses by name reach what is inside the cluster, which
-    `platform-servers` drops before any range is looked at.
+    Then accesses to namespaces and nodes, what every network reaches, and accesses to ranges, which
+    never mean what is inside the cluster; all else is dropped. The order matters.
     """
     for name in (network.name, *network.peers):
         for family in families:
@@ -227,7 +230,10 @@ def _client_rules(network: NetworkFacts, families: tuple[int, ...]) -> Iterator[
 
 
 def _inbound_rules(network: NetworkFacts) -> Iterator[str]:
-    """Rules for clients that are no tenant's pods: inbound accesses accept, the rest is dropped."""
+    """Rules for clients that are no tenant's pods: inbound accesses accept, the rest is dropped.
+
+    Clients inside the cluster need an access by namespace or nodes; ranges do not mean them.
+    """
     inbound = [a for a in network.accesses if a.inbound]
     yield from _named_access_rules(inbound, "original")
     yield "jump inside-clients"
@@ -263,7 +269,10 @@ def _platform_server_rules() -> Iterator[str]:
 
 
 def _drop_inside_rules(direction: str) -> Iterator[str]:
-    """Rules that drop connections with a client (`original`) or server (`reply`) in the cluster."""
+    """Rules that drop connections with a client (`original`) or server (`reply`) in the cluster.
+
+    That is: pods of tenants and of the platform, undecided addresses, and ranges of the cluster.
+    """
     for family in FAMILIES:
         for name in ("tenants", "undecided", "platform", "inside"):
             yield f"ct {direction} {_KEYWORD[family]} saddr @{name}{family} counter drop"
@@ -296,7 +305,10 @@ def _unknown_pod_rules(direction: str) -> Iterator[str]:
 
 
 def _untracked_rules() -> Iterator[str]:
-    """Rules that drop packets from or to tenants that connection tracking does not know."""
+    """Rules that drop packets from or to tenants that connection tracking does not know.
+
+    So also those from or to undecided addresses.
+    """
     for family in FAMILIES:
         for side in ("saddr", "daddr"):
             for name in ("tenants", "undecided"):
@@ -328,7 +340,10 @@ def _forged_source_rules() -> Iterator[str]:
 
 
 def _named_access_rules(accesses: Iterable[Access], direction: str) -> Iterator[str]:
-    """Rules that accept accesses to (`reply`) or from (`original`) namespaces and nodes."""
+    """Rules that accept accesses to (`reply`) or from (`original`) namespaces and nodes.
+
+    Accesses with a range have none.
+    """
     for access in accesses:
         for family in FAMILIES:
             address = f"ct {direction} {_KEYWORD[family]} saddr"
@@ -343,7 +358,10 @@ def _named_access_rules(accesses: Iterable[Access], direction: str) -> Iterator[
 
 
 def _range_access_rules(accesses: Iterable[Access], direction: str) -> Iterator[str]:
-    """Rules that accept accesses to (direction `reply`) or from (`original`) ranges."""
+    """Rules that accept accesses to (`reply`) or from (`original`) ranges.
+
+    Accesses with a namespace or nodes have none.
+    """
     for access in accesses:
         if access.range:
             keyword = _KEYWORD[ip_network(access.range).version]
@@ -365,12 +383,12 @@ def _client_address(family: int) -> str:
 
 
 def _server_address(family: int) -> str:
-    """The nft expression for the server of a connection, after load balancing."""
+    """The nft expression for the server's address of a connection, after load balancing."""
     return f"ct reply {_KEYWORD[family]} saddr"
 
 
 def _short_name(name: NetworkName) -> str:
-    """A network's name, shortened for names of chains and sets."""
+    """A network's name for names of chains and sets, shortened with a hash if it is too long."""
     return shorten_name(str(name), _MAX_NAME)
 
 
@@ -385,7 +403,7 @@ def _family(address: str) -> int:
 
 
 def _set_elements(addresses: Iterable[str], family: int) -> dict[str, str]:
-    """The addresses of a family, as elements of a set."""
+    """The addresses of a family, as elements of a set without values."""
     return {a: "" for a in addresses if _family(a) == family}
 
 

@@ -23,17 +23,26 @@ REMOVAL = f"table {_NAME}\ndelete table {_NAME}\n"
 
 
 def replacement(ruleset: Ruleset) -> str:
-    """The nft commands that replace the table, or create it, in one transaction."""
+    """The nft commands that replace the table by a ruleset, in one transaction.
+
+    They also create the table where it does not exist.
+    """
     return REMOVAL + f"table {_NAME}\n" + difference(Ruleset({}, {}), ruleset)
 
 
 def difference(old: Ruleset, new: Ruleset) -> str:
-    """The commands from one ruleset to another; empty if they are equal."""
+    """The nft commands that turn one ruleset in the kernel into another; empty if they are equal.
+
+    The table must exist.
+    """
     return "".join(f"{line}\n" for line in _difference(old, new))
 
 
 def can_move(ruleset: Ruleset, owners: Mapping[str, Owner | None]) -> bool:
-    """Whether the ruleset has sets for the families of these addresses; IPv6 may be missing."""
+    """Whether the ruleset has sets for the families of these addresses.
+
+    False only if one is an IPv6 address and networks have sets for IPv4 alone.
+    """
     return 6 in ruleset.families or not any(":" in address for address in owners)
 
 
@@ -47,7 +56,7 @@ class ElementChange(Struct, frozen=True):
 
 
 def render_changes(changes: Iterable[ElementChange]) -> str:
-    """The nft commands of these changes."""
+    """The nft commands of these changes, a line for each; empty for none."""
     return "".join(
         f"{'add' if c.add else 'delete'} element {_NAME} {c.set} "
         f"{{ {_element(c.address, c.value)} }}\n"
@@ -56,9 +65,10 @@ def render_changes(changes: Iterable[ElementChange]) -> str:
 
 
 def move_addresses(ruleset: Ruleset, owners: Mapping[str, Owner | None]) -> list[ElementChange]:
-    """Changes the sets of the ruleset in place, so that addresses have these owners or none.
+    """Change the sets of the ruleset in place, so that addresses have these owners; None: no owner.
 
-    Returns the changed elements.
+    Returns the changed elements, of which the kernel is to be told; an element whose value changes
+    is deleted and added.
     """
     changes: list[ElementChange] = []
     for address, owner in owners.items():
@@ -113,14 +123,17 @@ def _declarations(old: Ruleset, new: Ruleset) -> Iterator[str]:
 
 
 def _rules(name: str, rules: tuple[str, ...], *, replaced: bool) -> Iterator[str]:
-    """The commands that add a chain's rules without a base chain's; first a flush if `replaced`."""
+    """The commands that add a chain's rules; first a flush if `replaced`.
+
+    The declaration of a base chain is left out.
+    """
     if replaced:
         yield f"flush chain {_NAME} {name}"
     yield from (f"add rule {_NAME} {name} {rule}" for rule in rules if not _is_base(rule))
 
 
 def _deletions(old: Ruleset, new: Ruleset) -> Iterator[str]:
-    """The commands that delete the chains and sets that are no longer needed."""
+    """The commands that delete the chains, and then the sets, that the new ruleset lacks."""
     gone = [name for name in old.chains if name not in new.chains]
     yield from (f"flush chain {_NAME} {name}" for name in gone)
     yield from (f"delete chain {_NAME} {name}" for name in gone)
@@ -135,7 +148,10 @@ def _kind(held: Elements) -> str:
 
 
 def _delete_elements(name: str, old: Elements, new: Elements) -> Iterator[str]:
-    """The commands that delete elements; a set of intervals that differs is flushed."""
+    """The commands that delete the elements that the new set lacks or has with another value.
+
+    A set of intervals that differs is flushed instead.
+    """
     if new.interval:
         if old.values != new.values and old.values:
             yield f"flush set {_NAME} {name}"
@@ -162,7 +178,7 @@ def _batches(verb: str, name: str, elements: list[str]) -> Iterator[str]:
 
 
 def _element(key: str, value: str) -> str:
-    """An element as nft writes it; those of maps have a value."""
+    """An element as nft writes it: `KEY : VALUE`, or the key alone without a value."""
     return f"{key} : {value}" if value else key
 
 

@@ -18,7 +18,7 @@ PREFIX = "vpc-"
 
 
 def vpc_key(vpc: str) -> str:
-    """A VPC's part of names of sets and chains; its id may be any text."""
+    """A VPC's part of names of sets and chains: a hash, as its id may be any text."""
     return blake2b(vpc.encode(), digest_size=6).hexdigest()
 
 
@@ -27,7 +27,8 @@ def vpc_sets(
 ) -> Iterator[tuple[str, str, dict[str, str]]]:
     """(name, declaration, elements) of each nft set and map for VPCs.
 
-    Sets of addresses are empty: `vpc_elements` fills them. `names` are short names of networks.
+    Sets of addresses are empty: `vpc_elements` fills them. `names` are short names of networks; a
+    network without one gets no set. Without VPCs those remain that every table has, empty.
     """
     vpcs = list(vpcs)
     for side in ("in", "out"):
@@ -54,7 +55,8 @@ def vpc_elements(
 ) -> Iterator[tuple[str, str]]:
     """(set, value) for an address that pods of these (network, VPC) have.
 
-    None for a VPC of which two networks have the address, and for networks without sets.
+    None for a VPC of which two networks have the address, and for networks without sets in `sets`.
+    Nothing is added here.
     """
     members = list(members)
     vpcs = [vpc for _, vpc in members]
@@ -66,7 +68,11 @@ def vpc_elements(
 
 
 def vpc_chains(vpcs: Iterable[VpcFacts]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """(name, rules) of the chains that find the network of a source or target in a VPC."""
+    """(name, rules) of the chains that find the network of a source or target in a VPC.
+
+    They drop addresses that are not in the VPC, and those of another pod on an interface with one
+    pod alone.
+    """
     yield "vpc-targets", (f"oifname vmap @{PREFIX}out", "counter drop")
     for key in (vpc_key(vpc.id) for vpc in vpcs):
         yield (
@@ -105,7 +111,7 @@ def network_chains(
 
 
 def vpc_sources(vpcs: Iterable[VpcFacts]) -> Iterator[str]:
-    """Rules that look sources up by the VPC of their interface, if there are VPCs.
+    """nft rules that look sources up by the VPC of their interface, if there are VPCs.
 
     Other sources whose address has several owners are dropped.
     """
@@ -116,7 +122,7 @@ def vpc_sources(vpcs: Iterable[VpcFacts]) -> Iterator[str]:
 
 
 def undecided_targets() -> Iterator[str]:
-    """Rules that look targets up by interface, if their address has several owners."""
+    """nft rules that look targets up by interface, if their address has several owners."""
     for family, (word, _) in FAMILIES.items():
         yield f"{word} daddr @undecided{family} goto vpc-targets"
 

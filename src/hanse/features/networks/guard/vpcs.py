@@ -44,10 +44,10 @@ class VpcFacts(Struct, frozen=True, order=True):
 def attachment(
     ref: PodRef, result: Mapping[str, Any], joined: Callable[[str], tuple[str, ...] | None]
 ) -> Attachment | None:
-    """The interface of a pod by the result of its plugin; None if it does not name exactly one.
+    """The interface of a pod on the node by the result of its plugin, with its addresses.
 
-    None, too, if an address cannot be parsed. `joined` gives those that an interface of the node is
-    joined with, and None if it is no pod's.
+    None if the result does not list exactly one, or an address cannot be parsed. `joined` gives
+    those that an interface of the node is joined with, and None if it is no pod's.
     """
     interfaces = [one for one in result.get("interfaces") or () if isinstance(one, dict)]
     listed = {str(one.get("name", "")) for one in interfaces if not one.get("sandbox")}
@@ -64,10 +64,10 @@ def attachment(
 
 
 def vpc_facts(attachments: Iterable[Attachment], snapshot: Snapshot) -> tuple[VpcFacts, ...]:
-    """The VPCs of pods on this node, each with its networks, interfaces and addresses.
+    """The VPCs of pods on this node, sorted, each with its networks, interfaces and addresses.
 
-    An interface is a VPC's only if all pods joined to it are in that VPC; unknown pods do not
-    count.
+    An interface is a VPC's only if all pods joined to it are in that VPC; pods that are not in the
+    snapshot, or have another uid there, do not count.
     """
     members: dict[str, list[tuple[Attachment, NetworkName]]] = {}
     users: dict[str, set[str]] = {}
@@ -94,15 +94,15 @@ def vpc_facts(attachments: Iterable[Attachment], snapshot: Snapshot) -> tuple[Vp
 
 
 def vpc_networks(pods: Iterable[Pod], snapshot: Snapshot) -> tuple[tuple[NetworkName, str], ...]:
-    """The networks with a VPC that pods are in, each once with its VPC."""
+    """The networks with a VPC that pods are in, each once with its VPC, sorted."""
     found = {_network_and_vpc(pod, snapshot) for pod in pods}
     return tuple(sorted((name, vpc) for name, vpc in found if vpc))
 
 
 def _network_and_vpc(pod: Pod, snapshot: Snapshot) -> tuple[NetworkName, str]:
-    """The network of a pod and its VPC.
+    """The network of a pod, and `TENANT/VPC-ID` of that.
 
-    The name is empty without a network, the VPC without one.
+    Without a network both are empty; the VPC also in a network without one.
     """
     namespace = snapshot.get(snapshot.local, Namespace, pod.metadata.namespace)
     network = pod_network(pod, namespace, snapshot)

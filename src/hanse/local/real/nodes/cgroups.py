@@ -17,7 +17,10 @@ def cgroup_parent(pid: int) -> str:
 
 
 def remove_stale(proc: Path = Path("/proc"), root: Path = _ROOT) -> None:
-    """Remove the control groups of nodes whose process has ended, such as one that was killed."""
+    """Remove the control groups of nodes whose process has ended, such as one that was killed.
+
+    Processes are known by their pid in `proc`; a group that still has processes stays.
+    """
     for parent in _hierarchies(root):
         for group in parent.glob("*"):
             if group.is_dir() and not (proc / group.name).exists():
@@ -27,7 +30,8 @@ def remove_stale(proc: Path = Path("/proc"), root: Path = _ROOT) -> None:
 async def remove_groups(pid: int, root: Path = _ROOT) -> None:
     """Remove the control groups of all nodes that a process ran, once their processes have ended.
 
-    Gives up after 100 attempts; our parent group goes, too, unless it has others.
+    Waits for that, and gives up after 100 attempts; our parent group goes, too, unless it has
+    others.
     """
     for parent in _hierarchies(root):
         for _ in range(_ATTEMPTS):

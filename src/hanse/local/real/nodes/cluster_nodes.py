@@ -85,7 +85,7 @@ def plan_container_nodes(
 
 
 def _plan_ipv6(ranges: Ipv6Ranges, number: int) -> NodeIpv6:
-    """The IPv6 addresses of a node."""
+    """The IPv6 address of a node, its /64 for pods, and the range of the cluster's pods."""
     pods = next(islice(ranges.pods.subnets(new_prefix=64), number - 1, None))
     return NodeIpv6(ranges.nodes[_FIRST_NODE + number - 1], pods, ranges.pods)
 
@@ -129,9 +129,9 @@ class ClusterNodes:
         await self._connections.enter_async_context(proxy)
 
     async def prepare(self) -> None:
-        """Start containerd on all nodes, with the images; this needs no API server.
+        """Start containerd on all nodes, and import the images; this needs no API server.
 
-        No effect without nodes.
+        Writes an archive of the images. No effect without nodes.
         """
         if not self._nodes:
             return
@@ -143,7 +143,7 @@ class ClusterNodes:
         """Start all prepared nodes and route the cluster's networks to them.
 
         The pods of a node are routed to it; Services, ExternalIPs and load balancers to the first
-        node.
+        node. It does not wait until they are Ready.
         """
         await asyncio.gather(*(node.start() for node in self._nodes))
         for node in self._nodes:
@@ -174,7 +174,7 @@ class ClusterNodes:
                 raise error_from_response(response)
 
     async def stop(self) -> None:
-        """Stop all servers of the nodes and end the connections."""
+        """Stop all servers of the nodes and end the connections; containers go on."""
         await asyncio.gather(*(node.stop() for node in self._nodes))
         if self._connections is not None:
             await self._connections.aclose()

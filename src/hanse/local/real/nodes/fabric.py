@@ -63,14 +63,20 @@ class Fabric:
         return f"c{self._index[cluster]}"
 
     def bind_dns(self, view: str) -> tuple[Listeners, ...]:
-        """Sockets in the fabric, on port 53, for the DNS view of a cluster; empty for others."""
+        """New sockets in the fabric, on port 53 of the cluster's DNS address, for its DNS view.
+
+        Empty for a view that is not of a cluster.
+        """
         if view not in self._clusters:
             return ()
         address = str(dns_address(self._clusters[view]))
         return (self.namespace.call(bind_listeners, address, 53, workers=1),)
 
     def open_socket(self, cluster: str, family: int, kind: int) -> socket.socket:
-        """A socket in the fabric, bound to an address of a cluster; its cuts apply to it."""
+        """A socket in the fabric that sends from an address of the cluster, so that its cuts apply.
+
+        It is bound to a free port of the cluster's DNS address, with IPv6 of the router's.
+        """
         ranges = self._clusters[cluster]
         source = ranges.ipv6.router if family == socket.AF_INET6 else dns_address(ranges)
         opened = self.namespace.call(socket.socket, family, kind)
@@ -80,7 +86,7 @@ class Fabric:
     async def start(self) -> None:
         """Create the bridges with their addresses and the rules between them.
 
-        Let the router forward.
+        Let the router forward. Raises `NodesFailed` if a command fails.
         """
         lines = ["link set lo up"]
         for name, ranges in self._clusters.items():
@@ -100,7 +106,8 @@ class Fabric:
     ) -> None:
         """Connect the namespace of a process to a cluster's bridge, as eth0 with addresses.
 
-        The bridge is its default route. Raises `NodesFailed` if a command fails.
+        The bridge is its default route; `number` is the node's, and makes the peer's name. Raises
+        `NodesFailed` if a command fails.
         """
         bridge, ranges = self.bridge(cluster), self._clusters[cluster]
         peer = f"{bridge}n{number}"
@@ -120,16 +127,16 @@ class Fabric:
         await run_command(*command, stdin=_batch(inside))
 
     async def route(self, node: IPAddress, networks: Sequence[IPNetwork]) -> None:
-        """Route networks to a node."""
+        """Route networks from the router to a node, in place of where they were routed before."""
         await self._run_ip([f"route replace {network} via {node}" for network in networks])
 
     async def cut(self, one: str, other: str) -> None:
-        """Drop every packet between two clusters, also of open connections."""
+        """Drop every packet between two clusters, in both directions, also of open connections."""
         self._cuts.add(_sorted_pair(one, other))
         await self._write_rules()
 
     async def heal(self, one: str, other: str) -> None:
-        """Undo a cut."""
+        """Undo the cut between two clusters, if there is one."""
         self._cuts.discard(_sorted_pair(one, other))
         await self._write_rules()
 
@@ -139,7 +146,7 @@ class Fabric:
         await self._write_rules()
 
     def unmasqueraded(self) -> tuple[IPNetwork, ...]:
-        """The pod and Service networks of all clusters that pass between clusters unchanged.
+        """The pod and Service networks of all clusters, of those kinds that pass between clusters.
 
         Only these destinations see the addresses of pods in other clusters.
         """
@@ -166,7 +173,7 @@ class Fabric:
         await self.namespace.run("nft", "-f", "-", stdin=_ruleset(forward, to_router))
 
     async def _run_ip(self, lines: Sequence[str]) -> None:
-        """Run commands of `ip` in the router's namespace."""
+        """Run commands of `ip` in the router's namespace; raises `NodesFailed` if one fails."""
         await self.namespace.run("ip", "-batch", "-", stdin=_batch(lines))
 
 
@@ -182,10 +189,10 @@ _ROUTER_SETTINGS = (
 async def running_fabric(
     kind: FabricKind, clusters: Sequence[FabricCluster], holder: Path
 ) -> AsyncIterator[Fabric]:
-    """A fabric that ends, with all that was attached to it, when the block or this process ends.
+    """A started fabric that ends, with all attached to it, when the block or this process ends.
 
     `holder` is the program that waits in its namespace. Control groups that ended processes left
-    are removed first. Raises `NodesFailed` without the rights.
+    are removed first, those of this process at the end. Raises `NodesFailed` without the rights.
     """
     remove_stale()
     group = ProcessGroup()
@@ -205,7 +212,7 @@ async def running_fabric(
 
 
 def dns_address(ranges: AddressRanges) -> IPv4Address:
-    """The last but one host address of nodes: a cluster's view of our DNS, on port 53."""
+    """The IPv4 address of a cluster's view of our DNS, on port 53: `nodes[-3]` of its ranges."""
     return ranges.nodes[-3]
 
 
@@ -219,7 +226,10 @@ def _hardware_address(index: int) -> str:
 
 
 def _carried(kind: FabricKind, ranges: AddressRanges) -> tuple[IPNetwork, ...]:
-    """A cluster's networks that others reach: pods and Services if `routed`, pods if `flat`."""
+    """A cluster's networks that other clusters reach: pods and Services if `routed`.
+
+    Pods alone if `flat`, none if `isolated`.
+    """
     match kind:
         case "routed":
             return (ranges.pods, ranges.services, ranges.ipv6.pods, ranges.ipv6.services)

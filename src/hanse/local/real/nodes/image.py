@@ -43,9 +43,9 @@ def node_images(netcheck: Path) -> tuple[Image, ...]:
 
 
 def write_images(target: Path, images: Sequence[Image]) -> None:
-    """Write an archive that `ctr images import` and `docker load` read.
+    """Write a new archive that `ctr images import` and `docker load` read.
 
-    Equal layers of several images are in it once.
+    Equal layers of several images are in it once. A file at `target` is replaced.
     """
     manifest = []
     with tarfile.open(target, "w") as archive:
@@ -66,11 +66,12 @@ def write_images(target: Path, images: Sequence[Image]) -> None:
 
 
 def _layer_name(digest: str) -> str:
+    """The path of a layer in the archive: `DIGEST/layer.tar`."""
     return f"{digest}/layer.tar"
 
 
 def _config(image: Image, layers: Sequence[str]) -> dict[str, object]:
-    """The configuration of an image for this machine's architecture."""
+    """The configuration of an image with these layers' digests, for this machine's architecture."""
     return {
         "architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()),
         "os": "linux",
@@ -102,10 +103,12 @@ def _layer(programs: Sequence[Path]) -> bytes:
 
 
 def _add(archive: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:
+    """Add a regular file to an archive, with this content and mode, of root and at time 0."""
     entry = tarfile.TarInfo(name)
     entry.size, entry.mode = len(content), mode
     archive.addfile(entry, io.BytesIO(content))
 
 
 def _digest(content: bytes) -> str:
+    """The SHA-256 of the content in hexadecimal."""
     return hashlib.sha256(content).hexdigest()

@@ -41,7 +41,7 @@ class Namespace:
         return await run_command(*self.command(*arguments), stdin=stdin)
 
     def _nsenter_options(self) -> tuple[str, ...]:
-        """The options of nsenter for the namespaces that commands run in."""
+        """The options of nsenter for the namespaces that commands run in; here the network's."""
         return ("--net",)
 
 
@@ -49,7 +49,7 @@ class NetworkNamespace(Namespace):
     """A network namespace, in which this process can open sockets, too."""
 
     def __init__(self, group: ProcessGroup, holder: Path) -> None:
-        """Create it; `holder` is the program that waits inside.
+        """Create it, and block until it exists; `holder` is the program that waits inside.
 
         Raises `NodesFailed` if it ends at once.
         """
@@ -59,7 +59,10 @@ class NetworkNamespace(Namespace):
         self._thread = ThreadPoolExecutor(1, "namespace", self._enter)
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function inside and wait for its result; sockets that it opens stay inside."""
+        """Call a function in a thread inside, and block until it returns or raises.
+
+        Sockets that it opens stay in the namespace.
+        """
         return self._thread.submit(function, *args, **kwargs).result()
 
     def close(self) -> None:
@@ -80,15 +83,16 @@ class MachineNamespace(Namespace):
     """Namespaces of network, mounts and processes: what a machine of its own has."""
 
     def __init__(self, group: ProcessGroup, holder: Path) -> None:
-        """Create them; `holder` is the first process, which reaps the orphans inside.
+        """Create them, and block until they exist; `holder` is the first process inside.
 
-        Raises `NodesFailed` if it ends at once.
+        It reaps the orphans there. Raises `NodesFailed` if it ends at once.
         """
         kinds = ("--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
         parent = _hold(group, "unshare", *kinds, "--", str(holder), "pause")
         super().__init__(_wait_for_child(parent, holder))
 
     def _nsenter_options(self) -> tuple[str, ...]:
+        """The options of nsenter for the namespaces of network, mounts and processes."""
         return ("--net", "--mount", "--pid")
 
 
@@ -159,7 +163,7 @@ def _wait_for_program(parent: "subprocess.Popen[bytes]", pid: int, program: Path
 
 
 def _raise_if_ended(parent: "subprocess.Popen[bytes]") -> None:
-    """Raise `NodesFailed` with the output of a process that has ended."""
+    """Raise `NodesFailed`, with the stderr of the process, if it has ended; else no effect."""
     if parent.poll() is not None:
         assert parent.stderr is not None
         raise NodesFailed(f"namespaces: {parent.stderr.read().decode().strip()}")

@@ -65,7 +65,7 @@ class ContainerNode:
         await self._import_images(self._namespace, images)
 
     async def start(self) -> None:
-        """Start all servers of a prepared node that use the API server."""
+        """Start all servers of a prepared node that use the API server: all but containerd."""
         others = [server for name, server in self.servers.items() if name != CONTAINERD]
         await asyncio.gather(*(server.start() for server in others))
 
@@ -74,9 +74,9 @@ class ContainerNode:
         await asyncio.gather(*(server.stop() for server in self.servers.values()))
 
     async def _create_namespace(self) -> MachineNamespace:
-        """New namespaces, connected to the fabric, with private folders and settings.
+        """New namespaces, connected to the fabric, with private folders, settings and masquerading.
 
-        Deletes the data that containerd and kubelet of an earlier run left.
+        Deletes the data that containerd, kubelet and the network plugin of an earlier run left.
         """
         node = self.config
         for stale in ("containerd", "kubelet", "addresses"):
@@ -132,7 +132,10 @@ class ContainerNode:
 
 
 def _private_folders(node: NodeConfig) -> str:
-    """A shell script that gives a node its own /run, logs, CNI state, interfaces and sysctls."""
+    """A shell script that gives a node its own /run, logs, CNI state, interfaces and sysctls.
+
+    It also makes the node's folder appear as NODE_FOLDER, and lets the node forward.
+    """
     lines = [
         # The folder may be in one that is hidden next.
         f"mount --bind {shlex.quote(str(node.directory))} /mnt",

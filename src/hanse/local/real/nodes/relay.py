@@ -28,11 +28,17 @@ _Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
 async def relay_to_loopback(
     fabric: NetworkNamespace, address: str, port: int
 ) -> AsyncIterator[None]:
-    """Forward connections to an address of the fabric to the same port of loopback."""
+    """Forward connections to an address of the fabric to the same port of loopback.
+
+    Until the block ends, which ends them, too.
+    """
     listener = fabric.call(socket.create_server, (address, port))
 
     async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Copy between a connection and a new one to the same port of loopback."""
+        """Copy between a connection and a new one to the same port of loopback.
+
+        If that cannot be made, the connection is closed.
+        """
         await _join((reader, writer), lambda: asyncio.open_connection("127.0.0.1", port))
 
     async with _serving(on_connection, lambda handle: asyncio.start_server(handle, sock=listener)):
@@ -41,12 +47,15 @@ async def relay_to_loopback(
 
 @asynccontextmanager
 async def egress_proxy(fabric: NetworkNamespace, path: Path) -> AsyncIterator[None]:
-    """Serve CONNECT requests on a Unix socket, to the fabric and to loopback of this machine."""
+    """Serve CONNECT requests on a Unix socket, to the fabric and to loopback of this machine.
+
+    Until the block ends, which ends their connections, too.
+    """
 
     async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Read a CONNECT request and join its connections.
+        """Read a CONNECT request, and copy between the client and its target.
 
-        Without a target it is closed; an invalid or unreachable one is answered 502.
+        A request without a target is closed; an invalid or unreachable target is answered 502.
         """
         try:
             request = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
@@ -118,9 +127,9 @@ async def _dial(fabric: NetworkNamespace, host: str, port: int) -> _Streams:
 
 
 async def _join(near: _Streams, connect: _Connect, *, proxy: bool = False) -> None:
-    """Connect to the far side and copy in both directions until both have ended.
+    """Connect to the far side and copy in both directions until both have ended; closes both.
 
-    If that cannot be reached, close the near side. With `proxy`, answer 200 or 502 before.
+    If the far side cannot be reached, close the near side. With `proxy`, answer 200 or 502 first.
     """
     reader, writer = near
     try:
@@ -140,7 +149,10 @@ async def _join(near: _Streams, connect: _Connect, *, proxy: bool = False) -> No
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copy until the end of the stream, then end the other one; a reset ends it, too."""
+    """Copy until the reader ends or a connection is lost; then send EOF to the writer.
+
+    The writer stays open, and no error of a connection is raised.
+    """
     with suppress(*_CLOSED):
         while chunk := await reader.read(65_536):
             writer.write(chunk)

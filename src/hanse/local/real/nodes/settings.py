@@ -73,7 +73,7 @@ def write_settings(node: NodeConfig) -> None:
 
 
 def _containerd() -> str:
-    """The content of containerd's settings file."""
+    """The content of containerd's settings file: overlayfs, our pause image, the node's folders."""
     # Without CAP_SYS_RESOURCE, containers cannot have a lower oom_score_adj than containerd.
     return f"""\
 version = 2
@@ -109,7 +109,11 @@ def _network_plugin(node: NodeConfig) -> str:
 
 
 def _kubelet(node: NodeConfig) -> str:
-    """The content of kubelet's settings file."""
+    """The content of kubelet's settings file.
+
+    Clients need a certificate of the cluster's CA, and may do all; pods resolve names at the node's
+    CoreDNS; disk pressure evicts no pod.
+    """
     return yaml.safe_dump(
         {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -149,7 +153,7 @@ def _kubelet(node: NodeConfig) -> str:
 
 
 def _kube_proxy(node: NodeConfig) -> str:
-    """The content of kube-proxy's settings file."""
+    """The content of kube-proxy's settings file: mode nftables, pods of the whole cluster."""
     cluster_pods = (node.cluster_pods, *((node.ipv6.cluster_pods,) if node.ipv6 else ()))
     return yaml.safe_dump(
         {
@@ -169,7 +173,10 @@ def _kube_proxy(node: NodeConfig) -> str:
 
 
 def _corefile(node: NodeConfig) -> str:
-    """The content of CoreDNS's Corefile, with the zones of Hanse forwarded."""
+    """The content of CoreDNS's Corefile: the cluster's own names, and `zones` forwarded.
+
+    Other names are not forwarded.
+    """
     return f"""\
 .:53 {{
     errors
@@ -183,7 +190,10 @@ def _corefile(node: NodeConfig) -> str:
 
 
 def _stub(node: NodeConfig) -> str:
-    """The server block of a Corefile that forwards the zones of Hanse; empty without zones."""
+    """The server block of a Corefile that forwards the node's `zones` to its `dns_server`.
+
+    Empty without zones.
+    """
     if not node.zones:
         return ""
     names = " ".join(f"{zone}:53" for zone in node.zones)
@@ -196,7 +206,7 @@ def _stub(node: NodeConfig) -> str:
 
 
 def kubelet_arguments(node: NodeConfig) -> Sequence[str]:
-    """The arguments of kubelet that its settings file cannot have."""
+    """The arguments of kubelet that its settings file cannot have: name, IPs, labels, folders."""
     labels = ",".join(f"{key}={value}" for key, value in node.labels.items())
     addresses = (node.address, *((node.ipv6.address,) if node.ipv6 else ()))
     return (
@@ -211,7 +221,7 @@ def kubelet_arguments(node: NodeConfig) -> Sequence[str]:
 
 
 def guard_arguments(node: NodeConfig) -> Sequence[str]:
-    """The arguments of `hanse` for the guard of a node, with its pod ranges of both families."""
+    """The arguments of `hanse` that run a node's guard, with its pod ranges of both families."""
     return (
         "guard",
         f"--node={node.name}",

@@ -37,7 +37,7 @@ def require_support() -> None:
 
 
 def missing_packages() -> list[str]:
-    """The Debian packages of the programs that are missing."""
+    """The Debian packages of the programs and CNI plugins that are missing, sorted."""
     wanted = {package for name, package in _PACKAGES.items() if shutil.which(name) is None}
     if not all((CNI_PLUGINS / plugin).is_file() for plugin in ("ptp", "host-local", "loopback")):
         wanted.add("containernetworking-plugins")
