@@ -276,6 +276,12 @@ def test_a_server_that_is_no_broker_is_refused_with_the_remedy(fleet: RunningFed
             id="a namespace that is not there",
         ),
         pytest.param(
+            ("--broker", "broker", "--cluster-id", "rome", "--broker-namespace", "default"),
+            "hanse: broker has no namespace default-accounts; "
+            "run `hanse broker init --context broker --namespace default` first",
+            id="a namespace that is no broker's",
+        ),
+        pytest.param(
             ("--broker", "broker", "--cluster-id", "rome", "--broker-server", "1.2.3.4:6443"),
             "hanse: --broker-server '1.2.3.4:6443' is not the URL of an API server; write https://",
             id="a broker's address that is no URL",

@@ -247,14 +247,18 @@ async def _check_member(member: Client, request: BrokerJoin) -> None:
 
 
 async def _check_broker(broker: Client, request: BrokerJoin) -> None:
-    """Raise `InputError` if the namespace, a ClusterSet or the kind ClusterMember is missing."""
+    """Raise `InputError` if a namespace, a ClusterSet or the kind ClusterMember is missing.
+
+    Namespaces are that where clusters share, and that of accounts, which only a broker has.
+    """
     name = request.broker.name
-    if await read_or_none(broker, Namespace, request.namespace) is None:
-        place = f" --namespace {request.namespace}" * (request.namespace != BROKER_NAMESPACE)
-        raise InputError(
-            f"{name} has no namespace {request.namespace}; "
-            f"run `hanse broker init --context {name}{place}` first"
-        )
+    for needed in (request.namespace, accounts_namespace(request.namespace)):
+        if await read_or_none(broker, Namespace, needed) is None:
+            place = f" --namespace {request.namespace}" * (request.namespace != BROKER_NAMESPACE)
+            raise InputError(
+                f"{name} has no namespace {needed}; "
+                f"run `hanse broker init --context {name}{place}` first"
+            )
     if not await list_or_empty(broker, ClusterSet):
         raise InputError(
             f"{name} has no ClusterSet; run `hanse broker init --context {name}` first"
