@@ -195,6 +195,18 @@ def test_a_lease_that_went_back_is_unknown_until_it_is_renewed_again() -> None:
     assert (restored, state_of(observer)) == (HolderState.UNKNOWN, HolderState.READY)
 
 
+def test_a_holder_whose_clock_was_set_back_is_silent_after_the_duration_as_always() -> None:
+    observer = LeaseObserver()
+    before, after = written(0), written(10)
+    hour_ago = format_micro_time(NOON - timedelta(hours=1))
+    observer.observe(before, 0, NOON)
+    observer.observe(replace(after, spec=replace(after.spec, renew_time=hour_ago)), 10)
+
+    assert state_of(observer) is HolderState.READY
+    assert observer.expire(24) == ()
+    assert observer.expire(25) == (("sys", "lubeck"),)
+
+
 def test_a_silent_holder_whose_lease_went_back_is_silent_until_its_second_renewal() -> None:
     observer = LeaseObserver()
     observer.observe(renewal(1), 0)

@@ -947,3 +947,12 @@ def test_hosts_follow_what_is_served_where_a_demoted_leader_has_left_only_its_le
         seed=66600,
         parts=parts_named(["gslb"]),
     )
+
+
+def test_a_cluster_that_dies_after_its_clock_was_set_back_is_left_out_in_time() -> None:
+    play(
+        do("services.offer", "bergen", "web", False),
+        do("faults.jump_clock", "bergen", -3600, pause=1),
+        do("faults.stall", "bergen", 60),
+        seed=50466280,
+    )

@@ -356,8 +356,12 @@ def _longest_duration(lease: Lease, known: LeaseRecord) -> float:
 def _is_earlier(lease: Lease, known: Lease) -> bool:
     """Whether a lease shows an earlier renewal of the same holder than the known one.
 
-    False if either has no renewal time.
+    False if either has no renewal time, and if the API server wrote it later than the known one:
+    then the clock of its holder was set back.
     """
     before, after = known.spec.renew_time, lease.spec.renew_time
     same = lease.spec.holder_identity == known.spec.holder_identity
-    return same and before is not None and after is not None and after < before
+    if not same or before is None or after is None or after >= before:
+        return False
+    written, written_before = lease.written_at, known.written_at
+    return written is None or written_before is None or written <= written_before
