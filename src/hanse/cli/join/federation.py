@@ -208,7 +208,9 @@ async def _prepare(
     for supervisor in others:
         grant = _grant(member, request.cluster, supervisor, supervisor.cluster, request)
         wanted |= {str(one): one for one in account_manifests(grant)}
-    claims = manifests.claims(request.cluster, request.federation, supervisor=request.supervises)
+    claims = manifests.claim_manifests(
+        request.cluster, request.federation, supervisor=request.supervises
+    )
     system = [namespace(SYSTEM)]
     return done + await apply(member.client, (*system, *wanted.values(), *claims), dry_run=dry_run)
 

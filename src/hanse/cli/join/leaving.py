@@ -395,7 +395,7 @@ async def _remove_traces(
     for owner in await account_owners(member.client):
         done += await revoke_account(member.client, cluster, owner, dry_run=dry_run)
     policies = manifests.supervisor_policies(app.supervisor_rules(), cluster)
-    claims = manifests.claims(cluster, federation, supervisor=True)[1:]
+    claims = manifests.claim_manifests(cluster, federation, supervisor=True)[1:]
     rest = [*policies, *(_claim(n) for n in label_spellings("supervisor")), *reversed(claims)]
     done += deleted(await remove(member.client, rest, dry_run=dry_run))
     report_applied(member.name, done, dry_run=dry_run)
