@@ -19,7 +19,7 @@ from bench.row import Effort, Row, Skip, unprepared
 from bench.tenants import wire
 from hanse.features.networks.guard.facts import AddressOwner, ClusterFacts, NetworkFacts
 from hanse.features.networks.guard.ruleset import TABLE, Ruleset, build_ruleset
-from hanse.features.networks.guard.transaction import REMOVAL, move_addresses, replacement
+from hanse.features.networks.guard.transaction import REMOVAL, replacement, set_owners
 from hanse.features.networks.guard.watches import GUARD_WATCHES
 from hanse.features.networks.names import NetworkName
 from hanse.providers.nftables import Nftables
@@ -115,7 +115,7 @@ def measure(networks: int, pods: int, updates: int) -> None:
     for number in range(updates):
         owner = AddressOwner("web", names[number % networks])
         began = time.perf_counter()
-        rules.change(TABLE, move_addresses(ruleset, {f"10.99.0.{number}": owner}))
+        rules.change(TABLE, set_owners(ruleset, {f"10.99.0.{number}": owner}))
         took.append(time.perf_counter() - began)
     cpu = (time.process_time() - started) / updates
     figures = {
@@ -141,7 +141,7 @@ def measure_packets(networks: int, pods: int, seconds: int) -> None:
         stdout=subprocess.PIPE,
         text=True,
     )
-    rules.change(TABLE, move_addresses(ruleset, {ONE: owner}))
+    rules.change(TABLE, set_owners(ruleset, {ONE: owner}))
     first = [_first_packet(client, rules, ruleset, owner) for _ in range(20)]
     client.kill()
     rates: dict[bool, list[float]] = {True: [], False: []}
@@ -183,9 +183,9 @@ def _first_packet(
     """The seconds from when an address is known to a connection to it."""
     assert client.stdin is not None
     assert client.stdout is not None
-    rules.change(TABLE, move_addresses(ruleset, {OTHER: None}))
+    rules.change(TABLE, set_owners(ruleset, {OTHER: None}))
     began = time.perf_counter()
-    rules.change(TABLE, move_addresses(ruleset, {OTHER: owner}))
+    rules.change(TABLE, set_owners(ruleset, {OTHER: owner}))
     print(OTHER, PORT, file=client.stdin, flush=True)
     assert client.stdout.readline() == "reached\n"
     return time.perf_counter() - began

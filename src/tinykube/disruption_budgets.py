@@ -23,7 +23,7 @@ def violated_budget(pod: Object, storage: Storage) -> str:
 
     A budget applies by its selector, and to no pod that is pending, finished or being deleted.
     """
-    if _is_beyond_budgets(pod):
+    if _needs_no_budget(pod):
         return ""
     namespace = pod["metadata"]["namespace"]
     labels = pod["metadata"].get("labels") or {}
@@ -36,7 +36,7 @@ def violated_budget(pod: Object, storage: Storage) -> str:
     return ""
 
 
-def _is_beyond_budgets(pod: Object) -> bool:
+def _needs_no_budget(pod: Object) -> bool:
     """Whether the eviction of a pod disrupts nothing: it does not run, or is being deleted."""
     phase = (pod.get("status") or {}).get("phase")
     return phase in _NOT_RUNNING or bool(pod["metadata"].get("deletionTimestamp"))

@@ -115,13 +115,13 @@ def schema_errors(schema: Schema, value: Any, path: str = "") -> Iterator[FieldE
     Duplicates in lists of type set or map come last; CEL rules are not evaluated.
     """
     yield from _value_errors(schema, value, path)
-    yield from _list_errors(schema, value, path)
+    yield from _duplicate_list_errors(schema, value, path)
 
 
 def _value_errors(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
     """The errors of a value and all below it; of null only type and enum are checked.
 
-    Left out are duplicates in lists of type set or map, see `_list_errors`.
+    Left out are duplicates in lists of type set or map, see `_duplicate_list_errors`.
     """
     kind_error = _type_error(schema, value, path)
     if kind_error is not None:
@@ -354,14 +354,16 @@ def _composite_error(message: str) -> FieldError:
     return FieldError("FieldValueInvalid", "<nil>", f'Invalid value: "": {message}')
 
 
-def _list_errors(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
+def _duplicate_list_errors(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
     """Errors of duplicates in lists of type set or map (by its keys), here and all below."""
     match value:
         case dict():
             for key, element in value.items():
                 inner = _property_schema(schema, key)
                 if inner is not None:
-                    yield from _list_errors(inner, element, f"{path}.{key}" if path else key)
+                    yield from _duplicate_list_errors(
+                        inner, element, f"{path}.{key}" if path else key
+                    )
         case list():
             match schema.get("x-kubernetes-list-type"):
                 case "set":
@@ -375,7 +377,9 @@ def _list_errors(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
                     ]
                     yield from _duplicate_errors(map_keys, path)
             for index, element in enumerate(value):
-                yield from _list_errors(schema.get("items") or {}, element, f"{path}[{index}]")
+                yield from _duplicate_list_errors(
+                    schema.get("items") or {}, element, f"{path}[{index}]"
+                )
 
 
 def _duplicate_errors(elements: list[Any], path: str) -> Iterator[FieldError]:

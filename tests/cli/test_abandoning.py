@@ -39,7 +39,7 @@ async def rome(monkeypatch: pytest.MonkeyPatch) -> Client:
     await apply_definitions(client, crd_manifests())
     entries = tuple(manifests.member_entry(one, f"https://{one}") for one in ("rome", "oslo"))
     league = manifests.federation_with_members("league", "league", entries)
-    await apply(client, [*manifests.claims("rome", "league", supervisor=True), league])
+    await apply(client, [*manifests.claim_manifests("rome", "league", supervisor=True), league])
 
     @asynccontextmanager
     async def connect(cluster: ClusterAccess) -> AsyncIterator[Client]:

@@ -24,7 +24,7 @@ def test_options_say_what_is_published_and_where(tmp_path: Path) -> None:
     assert publishing == PublishingOptions("fleet.example.org", "dns", server)
     options = app.Options(publishing=publishing)
     assert [feature.name for feature in app.features(options)][-1] == "publishing"
-    assert set(app.external_systems(options)) == {NAME_SERVER}
+    assert set(app.configured_name_server(options)) == {NAME_SERVER}
 
 
 def test_weights_are_for_those_who_can_keep_them() -> None:
@@ -42,7 +42,7 @@ def test_without_options_nothing_is_published() -> None:
 
     options = app.Options(publishing=publishing)
     assert "publishing" not in [feature.name for feature in app.features(options)]
-    assert app.external_systems(options) == {}
+    assert app.configured_name_server(options) == {}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from hanse import __version__
 from hanse.app.views import examine
 from hanse.cli.doctor.lists import DEPLOYMENTS
-from hanse.cli.doctor.updates import update_agent
+from hanse.cli.doctor.updates import update_agent_command
 from hanse.cli.fleet import ACCOUNT
 from hanse.features.fleet.links import link_findings
 from hanse.kube.listed_objects import ListedObjects
@@ -244,7 +244,7 @@ def test_an_old_agent_gets_another_image_and_keeps_the_rest(image: str, ours: st
     kubectl = "kubectl --context rome -n hanse-system"
     label = f"app.kubernetes.io/version={__version__}"
 
-    assert update_agent("rome", deployment(image, "trunk")) == (
+    assert update_agent_command("rome", deployment(image, "trunk")) == (
         f"{kubectl} set image deployment/hanse-agent hanse-agent={ours} && "
         f"{kubectl} label deployment hanse-agent {label} --overwrite"
     )
@@ -253,7 +253,7 @@ def test_an_old_agent_gets_another_image_and_keeps_the_rest(image: str, ours: st
 def test_a_release_of_helm_keeps_its_values() -> None:
     agent = deployment("hanse:0.0.1", "trunk", release_name="fleet", release_namespace="ops")
 
-    command = update_agent("rome", agent)
+    command = update_agent_command("rome", agent)
 
     assert command.startswith('chart="$(mktemp -d)/hanse" && hanse manifests --chart "$chart" && ')
     assert command.endswith(
@@ -262,7 +262,7 @@ def test_a_release_of_helm_keeps_its_values() -> None:
 
 
 def test_an_agent_that_is_newer_than_this_program_is_not_replaced_by_an_older_one() -> None:
-    assert update_agent("rome", deployment("hanse:9.9.0", "9.9.0")) == ""
+    assert update_agent_command("rome", deployment("hanse:9.9.0", "9.9.0")) == ""
 
 
 def test_an_external_system_that_is_not_asked_here_is_no_cluster_that_is_not_reached() -> None:

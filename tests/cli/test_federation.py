@@ -334,10 +334,10 @@ def test_the_guides_role_grants_what_supervisors_need_and_no_more() -> None:
 
 def _write_role() -> None:
     """Write the guide's manifest from what features need now."""
-    from hanse.features.federation.manifests import account
+    from hanse.features.federation.manifests import account_manifests
 
     watches = [watch for one in app.features() for watch in one.watches]
-    objects = account(rules_for(watches, "CLUSTER_ID", "SUPERVISOR_ID"), "SUPERVISOR_ID")
+    objects = account_manifests(rules_for(watches, "CLUSTER_ID", "SUPERVISOR_ID"), "SUPERVISOR_ID")
     policies = supervisor_policies(app.supervisor_rules(), "CLUSTER_ID")
     made = [m.wire for m in (*objects, *policies)]
     text = (

@@ -47,8 +47,8 @@ async def clients(monkeypatch: pytest.MonkeyPatch) -> dict[str, Client]:
         await apply_definitions(client, crd_manifests())
         listed = entries if name != "oslo" else ()
         league = manifests.federation_with_members("league", "league", listed)
-        claims = manifests.claims(name, "league", supervisor=name == "paris")
-        accounts = [o for s in ("paris", "rome") for o in manifests.account((), s)]
+        claims = manifests.claim_manifests(name, "league", supervisor=name == "paris")
+        accounts = [o for s in ("paris", "rome") for o in manifests.account_manifests((), s)]
         await apply(client, [*accounts, *claims, league])
         holder = {"oslo": "rome_agent", "paris": "paris_agent", "rome": ""}[name]
         spec = {"holderIdentity": holder, "leaseDurationSeconds": 3600, "renewTime": now}
@@ -190,12 +190,12 @@ async def _members(client: Client) -> list[str]:
 
 async def test_an_account_whose_revocation_was_killed_is_found_and_revoked_by_another() -> None:
     rules = manifests.rules_for(watches(), "oslo", "rome")
-    granted = [m for m in manifests.account(rules, "rome") if m.kind.name != "Namespace"]
+    granted = [m for m in manifests.account_manifests(rules, "rome") if m.kind.name != "Namespace"]
     for requests in range(2 * len(granted)):
         fleet = Fleet()
         fleet.add("oslo")
         member = fleet.client("oslo")
-        await apply(member, manifests.account(rules, "rome"))
+        await apply(member, manifests.account_manifests(rules, "rome"))
 
         fleet.left = requests
         async with fleet.connect(access("oslo", "oslo")) as mortal:

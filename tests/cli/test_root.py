@@ -218,7 +218,7 @@ def test_global_options_may_be_given_anywhere(
 def test_an_agent_takes_no_memory_for_what_it_is_not_asked_to_do() -> None:
     script = (
         "import sys; from hanse import app; from hanse.cli.agent import command, process; "
-        "app.features(), app.hooks(), app.external_systems(app.Options()); "
+        "app.features(), app.hooks(), app.configured_name_server(app.Options()); "
         f"sys.exit(', '.join(m for m in {NOT_FOR_AGENTS!r} if m in sys.modules) or 0)"
     )
 

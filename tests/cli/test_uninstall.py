@@ -361,7 +361,9 @@ async def test_a_cluster_of_a_federation_is_not_taken_from_the_others(
     client = await installed()
     entries = tuple(federation.member_entry(one, f"https://{one}") for one in members)
     made = federation.federation_with_members("league", "league", entries)
-    await apply(client, [*federation.claims("rome", "league", supervisor=supervises), made])
+    await apply(
+        client, [*federation.claim_manifests("rome", "league", supervisor=supervises), made]
+    )
     leave = "hanse leave --federation league --cluster-id rome --context rome"
 
     if is_refused:

@@ -81,7 +81,7 @@ def test_an_expired_certificate_is_refused() -> None:
 
 def test_an_authority_that_was_kept_goes_on_issuing() -> None:
     first = CertificateAuthority.create("hanse")
-    again = CertificateAuthority.load(first.kept)
+    again = CertificateAuthority.load(first.key_pair)
 
     shake_hands(server_context(again.server("bergen")), trusting(first.certificate), "localhost")
 

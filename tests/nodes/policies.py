@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from hanse.features.networks.reachability import can_reach
+from hanse.features.networks.reachability import is_allowed
 from hanse.features.networks.traffic import TrafficEndpoint, TrafficPort
 from hanse.kube import credentials
 from hanse.kube.client import Client
@@ -79,7 +79,7 @@ async def _denied(client: Client, port: int) -> set[tuple[str, str]]:
         (one.addresses[0], other.addresses[0])
         for one in ends
         for other in ends
-        if one is not other and not can_reach(one, other, TrafficPort(port), policies)
+        if one is not other and not is_allowed(one, other, TrafficPort(port), policies)
     }
 
 

@@ -357,7 +357,7 @@ async def supervisor(scene: Scene) -> AsyncIterator[Transport]:
         await admin.send(Request("POST", crds, body=msgspec.json.encode(definition)))
     rules = federation.rules_for(app.watches(), "bergen", "lubeck")
     policies = federation.supervisor_policies(app.supervisor_rules(), "bergen")
-    made = (*federation.account(rules, "lubeck"), *policies)
+    made = (*federation.account_manifests(rules, "lubeck"), *policies)
     await apply(Client(admin), made)
     spec = {"ports": [{"port": 80}], "type": "LoadBalancer"}
     gate = {"kind": "Service", "metadata": {"name": "gate"}, "spec": spec}

@@ -29,7 +29,7 @@ class Waiting:
 
     def ripe_at(self, now: float, action: Action) -> bool:
         self.now = now
-        return bool(self.patience.due(ITEM, [action], self._later))
+        return bool(self.patience.take_due(ITEM, [action], self._later))
 
     def others_write_at(self, now: float) -> None:
         self.now = now

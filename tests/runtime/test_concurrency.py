@@ -50,7 +50,7 @@ async def test_nobody_waits_for_a_cluster_that_answers_nobody() -> None:
     await limit.acquire()
     both = limit.permit({"bergen", "lubeck"})
     held = limit.free.locked()
-    both.finish("lubeck")
+    both.finish_cluster("lubeck")
 
     assert held
     assert not limit.free.locked()

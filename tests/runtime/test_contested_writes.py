@@ -62,7 +62,7 @@ def test_only_deletions_that_stay_planned_are_contested(wanted_in_between: bool)
         tracker.observe_plan(item, Plan())
         version = replace(obj.metadata, resource_version=str(number))
         deletion = Delete(BROKER, replace(obj, metadata=version), OMITTED, 0)
-        tracker.due(item, [deletion], lambda _, delay: asked.append(delay))
+        tracker.take_due(item, [deletion], lambda _, delay: asked.append(delay))
         tracker.record(item, [WriteReport(deletion, "Done")])
 
     assert bool(asked) == (not wanted_in_between)

@@ -32,7 +32,7 @@ from hanse.model.facts import (
     WriteOutcome,
 )
 from hanse.model.fleet import MultiClusterSnapshot
-from hanse.model.judgement import concerns_all_keys
+from hanse.model.judgement import concerns_all_known_keys
 from hanse.model.kinds.core import Namespace
 from hanse.model.naming import IDENTITY_NAMESPACE
 from hanse.model.objects import ClusterId, Kind, Object, ObjectRef, object_ref
@@ -261,7 +261,7 @@ class Replay:
     def _is_noticed(self, item: Item, change: Change, before: object) -> bool:
         if item in self._enqueued or (item[0], Key(ITEM, ALL_KEYS)) in self._enqueued:
             return True
-        if item[0] in self._views and concerns_all_keys(change):
+        if item[0] in self._views and concerns_all_known_keys(change):
             return True
         if isinstance(change, FactChange) and isinstance(change.fact, Answer):
             questions = before.questions if isinstance(before, Plan) else ()

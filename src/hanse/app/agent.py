@@ -140,7 +140,7 @@ class Agent:
         self.reconciler.event_handlers.append(self.webhook_server.on_change)
         self.ended = asyncio.Event()  # set when this agent has to end; `end_reason` says why
         self.end_reason = ""
-        self.reconciler.on_refused = self._end
+        self.reconciler.on_refused = self._request_end
         identity = f"{settings.cluster}_{settings.identity}"
         self.elections = LeaderElections(
             informers, identity, clock=clock, random=random, timings=settings.timings
@@ -344,7 +344,7 @@ class Agent:
         """How often the Avi controller is polled: as the GSLBConfig says, else POLL_INTERVAL."""
         return configured_refresh_interval(self.reconciler.snapshot()) or POLL_INTERVAL
 
-    def _end(self, reason: str) -> None:
+    def _request_end(self, reason: str) -> None:
         """Set `end_reason` and `ended`, for whoever runs this agent to end it; stops nothing."""
         self.end_reason = reason
         self.ended.set()

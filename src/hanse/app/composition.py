@@ -203,7 +203,7 @@ def hooks(options: Options = Options()) -> tuple[AdmissionHook, ...]:  # noqa: B
     return tuple(hook for name, make in makers.items() if name in on for hook in make())
 
 
-def external_systems(options: Options) -> dict[ClusterId, ExternalSystem]:
+def configured_name_server(options: Options) -> dict[ClusterId, ExternalSystem]:
     """The name server, if one is configured, by the id under which it is connected; else empty.
 
     Nothing is connected, and the key file is read at each use.
@@ -211,7 +211,7 @@ def external_systems(options: Options) -> dict[ClusterId, ExternalSystem]:
     server = options.publishing.server
     if server is None:
         return {}
-    from hanse.providers.nameserver import NameServer, key_file, unsigned
+    from hanse.providers.nameserver import NameServer, key_file, no_key
 
-    key = key_file(server.key_file) if server.key_file else unsigned
+    key = key_file(server.key_file) if server.key_file else no_key
     return {NAME_SERVER: NameServer(server.host, server.port, options.publishing.zone, key)}

@@ -184,11 +184,11 @@ def explain(name: str, rtype: int, view: View, snapshot: Snapshot) -> Explanatio
     question = parse_service_name(wire, view)
     rule, left_out = _reasons(question, code, view, snapshot, wire)
     if not found and question is not None:
-        rule += _missing_part(question, wire, rtype, nodes)
+        rule += _missing_part_clause(question, wire, rtype, nodes)
     return Explanation(code, explained_records(found) if found else (), rule, left_out)
 
 
-def _missing_part(
+def _missing_part_clause(
     question: ServiceQuestion, name: bytes, rtype: int, nodes: Mapping[bytes, Sequence[RRset]]
 ) -> str:
     """What an existing service lacks for an answer, as a clause: the type or the port.

@@ -29,10 +29,10 @@ from hanse.features.networks.guard.facts import (
 from hanse.features.networks.guard.ruleset import TABLE, Ruleset, build_ruleset
 from hanse.features.networks.guard.transaction import (
     ElementChange,
-    can_move,
     difference,
-    move_addresses,
+    has_families_for,
     replacement,
+    set_owners,
 )
 from hanse.features.networks.guard.vpcs import vpc_facts
 from hanse.features.networks.guard.watches import GUARD_WATCHES
@@ -225,7 +225,11 @@ class Guard:
             snapshot.listed_or_unserved(snapshot.local, watch.kind) for watch in GUARD_WATCHES
         ):
             return
-        commands = self._replace(snapshot) if self._ruleset is None else self._changes(snapshot)
+        commands = (
+            self._replacement_commands(snapshot)
+            if self._ruleset is None
+            else self._change_commands(snapshot)
+        )
         if isinstance(commands, str) and commands:
             self._rules.run(commands)
         elif not isinstance(commands, str) and commands:
@@ -236,7 +240,7 @@ class Guard:
         self.metrics.addresses.set(len(self._owners))
         self.metrics.networks.set(len(self._facts.networks))
 
-    def _replace(self, snapshot: Snapshot) -> str:
+    def _replacement_commands(self, snapshot: Snapshot) -> str:
         """The commands that write the whole table anew; owners, facts and ruleset are replaced.
 
         Nothing is run yet; the pending addresses are cleared.
@@ -249,7 +253,7 @@ class Guard:
         log.info("rules written", extra={"addresses": len(self._owners)})
         return replacement(self._ruleset)
 
-    def _changes(self, snapshot: Snapshot) -> str | list[ElementChange]:
+    def _change_commands(self, snapshot: Snapshot) -> str | list[ElementChange]:
         """Set elements, or nftables commands, for what has changed since the last update.
 
         Empty if nothing has. Owners, facts and ruleset are updated, and the pending addresses
@@ -264,8 +268,8 @@ class Guard:
             else:
                 self._owners[address] = owner
         facts = self._read_facts(snapshot)
-        if facts == self._facts and can_move(self._ruleset, moved):
-            return move_addresses(self._ruleset, moved)
+        if facts == self._facts and has_families_for(self._ruleset, moved):
+            return set_owners(self._ruleset, moved)
         old, self._facts = self._ruleset, facts
         self._ruleset = build_ruleset(facts, self._owners)
         return difference(old, self._ruleset)

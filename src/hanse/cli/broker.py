@@ -95,7 +95,7 @@ def retire(context: click.Context, successor: str, namespace: str, dry_run: bool
       hanse broker retire --context old --successor new
     """
     from hanse.cli.clusters import select_cluster
-    from hanse.cli.join.move import connected, retire_broker
+    from hanse.cli.join.move import connect_brokers, retire_broker
     from hanse.cli.process import run_async, start_logging
 
     settings = global_options(context)
@@ -107,7 +107,7 @@ def retire(context: click.Context, successor: str, namespace: str, dry_run: bool
 
         Raises `InputError` or `CommandFailed`.
         """
-        async with connected(old, new, namespace) as brokers:
+        async with connect_brokers(old, new, namespace) as brokers:
             await retire_broker(brokers, dry_run=dry_run)
 
     run_async(run)

@@ -286,7 +286,7 @@ def _snapshot(
         )
         found = ListedObjects(listed, watch.indexes, complete=complete)
         stores.setdefault((name, watch.kind.kind), []).append(found)
-    own = (*_facts(name, read, now), *_reported_writes(read, broker))
+    own = (*_facts(name, read, now), *_reported_by_agent(read, broker))
     for fact in (*own, *_reported_links(name, read, now, broker)):
         facts.put(fact)
     return Snapshot(stores, facts, now, name)
@@ -336,7 +336,7 @@ def _facts(name: ClusterId, read: ClusterRead, now: datetime) -> Iterable[Fact]:
         yield from _heartbeats(name, read, now)
 
 
-def _reported_writes(read: ClusterRead, broker: ClusterId | None) -> Iterator[Fact]:
+def _reported_by_agent(read: ClusterRead, broker: ClusterId | None) -> Iterator[Fact]:
     """What an agent could not write, found paused, or holds, by annotations of its Lease.
 
     To an agent the broker is `BROKER`, which is replaced by `broker` unless that is None. Nothing

@@ -59,16 +59,16 @@ async def leave_broker(request: BrokerLeave, *, dry_run: bool) -> None:
     """
     async with connect(request.broker) as broker:
         await _check_namespace(broker, request.place)
-        is_member = await _is_member(broker, request.place)
-        if is_member and request.member is None:
+        has_remains = await _has_remains(broker, request.place)
+        if has_remains and request.member is None:
             await give_up_member(broker, request.place, dry_run=dry_run)
         elif request.member is not None:
             async with connect(request.member) as member:
-                if is_member or await _has_secret(broker, member, request.place):
+                if has_remains or await _has_secret(broker, member, request.place):
                     await _leave(broker, member, request, dry_run=dry_run)
                     return
-        if not is_member:
-            await _check_has_left(broker, request.place)
+        if not has_remains:
+            await _check_was_member(broker, request.place)
             place = request.place
             click.echo(f"{place.cluster} is no member of {place.broker}: nothing is left to do")
 
@@ -82,7 +82,7 @@ async def _check_namespace(broker: Client, place: MemberPlace) -> None:
         )
 
 
-async def _check_has_left(broker: Client, place: MemberPlace) -> None:
+async def _check_was_member(broker: Client, place: MemberPlace) -> None:
     """Raise `InputError` if the broker has no ClusterMember of this name, whatever its phase.
 
     The error's text lists the ClusterMembers that there are.
@@ -95,7 +95,7 @@ async def _check_has_left(broker: Client, place: MemberPlace) -> None:
         )
 
 
-async def _is_member(broker: Client, place: MemberPlace) -> bool:
+async def _has_remains(broker: Client, place: MemberPlace) -> bool:
     """Whether a cluster has not left a broker in full.
 
     True if its record is there and not Left or Replaced; whatever the record says, if its account,

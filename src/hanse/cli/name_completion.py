@@ -63,7 +63,7 @@ def _clusters(settings: GlobalOptions, _: str) -> Iterable[str]:
     return [one.name for one in configured_clusters(settings)]
 
 
-def _listed(kind: type[Any]) -> Callable[[GlobalOptions, str], list[tuple[str, Any]]]:
+def _lister(kind: type[Any]) -> Callable[[GlobalOptions, str], list[tuple[str, Any]]]:
     """A function that lists a kind in a namespace ("": all) as pairs of cluster and object.
 
     It reads all clusters that the settings select; those that fail, or take longer than `LIMIT`,
@@ -96,7 +96,7 @@ def _namespaces(settings: GlobalOptions, _: str) -> Iterable[str]:
     """The names of the namespaces of all clusters that answer in time, with repeats."""
     from hanse.model.kinds.core import Namespace
 
-    return [obj.name for _, obj in _listed(Namespace)(settings, "")]
+    return [obj.name for _, obj in _lister(Namespace)(settings, "")]
 
 
 def _services(settings: GlobalOptions, namespace: str) -> Iterable[str]:
@@ -106,7 +106,7 @@ def _services(settings: GlobalOptions, namespace: str) -> Iterable[str]:
     """
     from hanse.model.kinds.core import Service
 
-    return [obj.name for _, obj in _listed(Service)(settings, namespace or "default")]
+    return [obj.name for _, obj in _lister(Service)(settings, namespace or "default")]
 
 
 def _hosts(settings: GlobalOptions, _: str) -> Iterable[str]:
@@ -118,16 +118,16 @@ def _hosts(settings: GlobalOptions, _: str) -> Iterable[str]:
     from hanse.model.kinds.multicluster import ServiceImport
     from hanse.model.naming import ZONE
 
-    imported = _listed(ServiceImport)(settings, "")
+    imported = _lister(ServiceImport)(settings, "")
     yield from (f"{one.name}.{one.namespace}.svc.{ZONE}" for _, one in imported)
-    yield from (one.spec.host for _, one in _listed(GlobalService)(settings, ""))
+    yield from (one.spec.host for _, one in _lister(GlobalService)(settings, ""))
 
 
 def _sets(settings: GlobalOptions, _: str) -> Iterable[str]:
     """NAMESPACE/NAME of all StatefulSetShares in the clusters that answer in time."""
     from hanse.model.kinds.stateful import StatefulSetShares
 
-    return [f"{o.namespace}/{o.name}" for _, o in _listed(StatefulSetShares)(settings, "")]
+    return [f"{o.namespace}/{o.name}" for _, o in _lister(StatefulSetShares)(settings, "")]
 
 
 def _codes(_: GlobalOptions, __: str) -> Iterable[str]:

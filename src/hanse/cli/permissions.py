@@ -102,7 +102,7 @@ async def _granted_to_agent(client: Client, *, namespaced: bool) -> tuple[_Grant
     ClusterRoleBindings are read.
     """
     kinds = (ClusterRole, ClusterRoleBinding, *((RbacRole, RoleBinding) if namespaced else ()))
-    listed = await asyncio.gather(*(_of_features(client, kind) for kind in kinds))
+    listed = await asyncio.gather(*(_list_agent_rights(client, kind) for kind in kinds))
     found = [obj for several in listed for obj in several]
     rules = {
         (type(one).kind.name, one.namespace, one.name): one.rules or ()
@@ -123,7 +123,7 @@ def _role_key(binding: RoleBinding) -> tuple[str, str, str]:
     return (ref.kind, binding.namespace if ref.kind == RbacRole.kind.name else "", ref.name)
 
 
-async def _of_features(client: Client, kind: type[Object]) -> Iterable[Object]:
+async def _list_agent_rights(client: Client, kind: type[Object]) -> Iterable[Object]:
     """List objects with the label of agents' rights; none if the API server returns an error."""
     try:
         return (await client.list(kind, labels=FEATURE)).objects

@@ -118,7 +118,7 @@ class Worker:
                     self._read_commands()
             now = time.monotonic()
             if now - self._reported_at >= REPORT_INTERVAL:
-                self._close_late(now)
+                self._close_idle_and_late(now)
                 self._report_stats(now)
         self._drain()
 
@@ -352,7 +352,7 @@ class Worker:
         """Close the TCP connection whose last activity is the oldest; there must be one."""
         self._close_connection(min(self._connections.values(), key=lambda c: c.active))
 
-    def _close_late(self, now: float) -> None:
+    def _close_idle_and_late(self, now: float) -> None:
         """Close connections idle for longer than the settings say, and let paused listeners accept.
 
         Relays past their deadline are closed with SERVFAIL to their clients.

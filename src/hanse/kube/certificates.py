@@ -56,7 +56,7 @@ class CertificateAuthority:
         return cls(x509.load_pem_x509_certificate(kept.certificate), key)
 
     @property
-    def kept(self) -> KeyPair:
+    def key_pair(self) -> KeyPair:
         """The certificate and private key of the authority, to be stored as a secret."""
         return KeyPair(self.certificate, _key_pem(self._key))
 

@@ -161,13 +161,13 @@ class LeaderElector:
                 case Acquire():
                     self._holder_since = ("", 0.0)
                     self._set_state(on_change, Standby())
-                    await self._acquire()
+                    await self._try_acquire()
                 case Renew():
-                    await self._acquire()
+                    await self._try_acquire()
                 case Lost():
                     raise AssertionError("only a leader loses a lease")
 
-    async def _acquire(self) -> None:
+    async def _try_acquire(self) -> None:
         """Try once to acquire a free lease: after the delay for preferred ones and a live read.
 
         Nothing is written if the read fails or another holds the lease by now. After a success

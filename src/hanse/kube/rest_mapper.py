@@ -43,7 +43,7 @@ class Notifier:
         self._next.set()
         self._next = asyncio.Event()
 
-    async def wait_for_more(self, notified: int) -> None:
+    async def wait_for_change(self, notified: int) -> None:
         """Wait until the count of notifications differs from this one; at once if it does."""
         while self.notified == notified:
             await self._next.wait()
@@ -73,10 +73,10 @@ class RestMapper:
         found = self.served.resolve(kind) if self.served is not None else None
         return found or kind.kind
 
-    def names(self, kind: type[Object]) -> bool:
+    def knows(self, kind: type[Object]) -> bool:
         """Whether discovery found a kind, in its own version or a fallback."""
         return self.served is not None and self.served.resolve(kind) is not None
 
     def rules_out(self, kind: type[Object]) -> bool:
         """Whether CRDs are followed and a kind was not found: `changed` notifies once it is."""
-        return self.follows_definitions and not self.names(kind)
+        return self.follows_definitions and not self.knows(kind)

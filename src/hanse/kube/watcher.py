@@ -101,14 +101,14 @@ async def list_and_watch(
                 yield NotServed()
             await watcher.wait_for_kind(notified)
         except Gone as error:
-            pause = watcher.restart(error)
-            if watcher.keeps_expiring() and watcher.begin_outage(error, pause):
+            pause = watcher.recover_from_expiry(error)
+            if watcher.keeps_expiring() and watcher.record_outage(error, pause):
                 yield Interrupted(error)
             await asyncio.sleep(pause.total_seconds())
         except KubeError as error:
             recoveries = client.recovered.notified
             pause = watcher.record_failure(error)
-            if watcher.begin_outage(error, pause):
+            if watcher.record_outage(error, pause):
                 yield Interrupted(error)
             await watcher.wait_to_retry(error, pause, recoveries)
 
@@ -170,7 +170,7 @@ class _Watcher(Generic[K]):
                 raise
             self._lists_paged = True  # no WatchList, or a bad selector: a paged list shows which
             return
-        self._check_end(timeout)
+        self._handle_end(timeout)
 
     def kind_not_served(self) -> bool:
         """Record that the kind is not served, to list it later; returns whether that is new."""
@@ -190,11 +190,11 @@ class _Watcher(Generic[K]):
         pause = backoff.delay(self._failures.attempts, self._random)
         with suppress(TimeoutError):
             async with asyncio.timeout(pause.total_seconds()):
-                await mapper.changed.wait_for_more(notified)
-                while not mapper.names(self._kind):
-                    await mapper.changed.wait_for_more(mapper.changed.notified)
+                await mapper.changed.wait_for_change(notified)
+                while not mapper.knows(self._kind):
+                    await mapper.changed.wait_for_change(mapper.changed.notified)
 
-    def restart(self, error: Gone) -> timedelta:
+    def recover_from_expiry(self, error: Gone) -> timedelta:
         """Have the next run list anew after an expired version; returns the wait, 0 at first.
 
         If it had expired only because the watch began with the last change (`replayed_for`), the
@@ -248,7 +248,7 @@ class _Watcher(Generic[K]):
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(pause.total_seconds()):
-                await self._client.recovered.wait_for_more(recoveries)
+                await self._client.recovered.wait_for_change(recoveries)
 
     def _attempts_before(self, error: KubeError) -> int:
         """How many attempts failed before this error; for 401 and 403 how many of these in a row.
@@ -261,7 +261,7 @@ class _Watcher(Generic[K]):
         self._failures.refusals += 1
         return self._failures.refusals - 1
 
-    def begin_outage(self, error: KubeError, pause: timedelta) -> bool:
+    def record_outage(self, error: KubeError, pause: timedelta) -> bool:
         """Record an outage that begins, or becomes or ceases to be a refusal; True if it is one.
 
         It is to be reported then, and the next run lists: the server may come back from a backup
@@ -428,7 +428,7 @@ class _Watcher(Generic[K]):
             self._client.recovered.notify()
         return interrupted
 
-    def _check_end(self, timeout: float) -> None:
+    def _handle_end(self, timeout: float) -> None:
         """Handle a clean end; one before the timeout marks the server as perhaps restored.
 
         Raises `Unreachable` if the watch had no event and was open for less than 10 s.

@@ -26,7 +26,7 @@ def broker_cluster(snapshot: Snapshot) -> ClusterId | None:
     return next(iter(snapshot.clusters(Role.BROKER)), None)
 
 
-def is_read(kind: type[Object], broker: ClusterId, snapshot: Snapshot) -> bool:
+def is_listed_or_unreachable(kind: type[Object], broker: ClusterId, snapshot: Snapshot) -> bool:
     """Whether a kind is listed or not served at a broker, or the broker is unreachable."""
     state = snapshot.fact(ClusterState, broker)
     unreachable = state is not None and state.phase is Phase.UNREACHABLE
@@ -39,7 +39,11 @@ def are_leases_read(snapshot: Snapshot) -> bool:
     True without brokers.
     """
     brokers = snapshot.clusters(Role.BROKER)
-    return all(is_read(Lease, one, snapshot) for one in brokers if snapshot.watches(one, Lease))
+    return all(
+        is_listed_or_unreachable(Lease, one, snapshot)
+        for one in brokers
+        if snapshot.watches(one, Lease)
+    )
 
 
 def clusterset_spec(snapshot: Snapshot, broker: ClusterId | None) -> ClusterSetSpec:
@@ -129,7 +133,7 @@ def common_state(
     return state if has_published else MemberState.UNKNOWN
 
 
-def may_be_unseen(
+def watch_lags_lease(
     cluster: ClusterId, kind: type[Object], snapshot: Snapshot, broker: ClusterId, namespace: str
 ) -> bool:
     """Whether a cluster got its Lease just now, and a kind's watch has not reported so far yet.
@@ -143,7 +147,7 @@ def may_be_unseen(
     return acquired > 0 and snapshot.seen_version(broker, kind) < acquired
 
 
-def begins_anew(cluster: ClusterId, snapshot: Snapshot, broker: ClusterId, namespace: str) -> bool:
+def is_rejoining(cluster: ClusterId, snapshot: Snapshot, broker: ClusterId, namespace: str) -> bool:
     """Whether a cluster joins again (phase Joining, epoch above 1), and nobody holds its Lease yet.
 
     Its agent holds that once it has published everything: until then nothing of the cluster is to

@@ -160,10 +160,10 @@ def judge(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     for key, root in roots.items():
         if followers := folded.pop(root.subject, None):
             roots[key] = _with_consequences(root, followers)
-    return tuple(_each_command_once(map(_with_person, sorted(roots.values(), key=_order))))
+    return tuple(_without_repeated_commands(map(_with_person, sorted(roots.values(), key=_order))))
 
 
-def _each_command_once(findings: Iterable[Finding]) -> Iterator[Finding]:
+def _without_repeated_commands(findings: Iterable[Finding]) -> Iterator[Finding]:
     """The findings, each without the commands of earlier ones: run twice, many would fail.
 
     One that is left without any gets advice instead, which names the first finding that has one of

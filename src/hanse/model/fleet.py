@@ -262,7 +262,7 @@ class MultiClusterSnapshot:
             self._names[kind] = names
         return self._names[kind].get((namespace, name), ())
 
-    def computed(self, compute: "Callable[[MultiClusterSnapshot], T]") -> T:
+    def cached_result(self, compute: "Callable[[MultiClusterSnapshot], T]") -> T:
         """The result of a function of this snapshot, called once per function and kept."""
         if compute not in self._computed:
             self._computed[compute] = compute(self)

@@ -68,12 +68,12 @@ def internal_addresses(
             yield InternalAddress(one.address, one.internal, clusters)
 
 
-def reached_from(cluster: ClusterId, machines: Iterable[InternalAddress]) -> dict[str, str]:
+def internal_by_address(cluster: ClusterId, machines: Iterable[InternalAddress]) -> dict[str, str]:
     """The internal addresses that a cluster uses, by the address that others use."""
     return {m.address: m.internal for m in machines if cluster in m.clusters}
 
 
-def published_from(machines: Iterable[InternalAddress]) -> dict[str, str]:
+def address_by_internal(machines: Iterable[InternalAddress]) -> dict[str, str]:
     """Of all machines, the address that others use, by the internal address."""
     return {m.internal: m.address for m in machines}
 

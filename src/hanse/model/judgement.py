@@ -12,7 +12,7 @@ from hanse.model.snapshot import Change, FactChange
 from hanse.model.view import ALL_KEYS, View
 
 
-def concerns_all_keys(change: Change) -> bool:
+def concerns_all_known_keys(change: Change) -> bool:
     """Whether a change may alter every item: a cluster is lost or back, or the rules of a fleet.
 
     That are all changes of the facts ClusterState, HeartbeatState and LeaseLiveness, and of objects
@@ -73,11 +73,11 @@ class Judgement:
         return bool(self._unlisted) or any(self._dirty.values())
 
     def on_change(self, change: Change) -> None:
-        """Mark the keys that a change concerns, and all known ones if `concerns_all_keys` says so.
+        """Mark the keys that a change concerns: all known ones if `concerns_all_known_keys`.
 
         A view that answers `ALL_KEYS` lists its keys anew in the next refresh.
         """
-        concerns_all = concerns_all_keys(change)
+        concerns_all = concerns_all_known_keys(change)
         for name, view in self._views.items():
             keys = set(view.keys_for(change))
             if ALL_KEYS in keys:

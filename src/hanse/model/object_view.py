@@ -12,7 +12,12 @@ from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object, object_ref
 from hanse.model.ownership import OWNER, is_paused
 from hanse.model.paused_objects import pause_finding
-from hanse.model.remedies import correct_rival, delete_obstacle, erase_annotation, resource_of
+from hanse.model.remedies import (
+    correct_rival_remedy,
+    delete_obstacle_commands,
+    erase_annotation_commands,
+    resource_of,
+)
 from hanse.model.snapshot import Change, FactChange, Watch
 from hanse.model.view import ALL_KEYS, Item
 
@@ -180,14 +185,14 @@ def _default_remedy(
 ) -> Remedy:
     """A command that removes the annotation, or else deletes the object, that the message names.
 
-    It comes with the advice "or correct it". Without such a command: `correct_rival` for an object
-    with the owner label, and for others the advice that the author edits the object.
+    It comes with the advice "or correct it". Without such a command: `correct_rival_remedy` for an
+    object with the owner label, and for others the advice that the author edits the object.
     """
-    commands = erase_annotation(obj, where, message, snapshot) or delete_obstacle(
+    commands = erase_annotation_commands(obj, where, message, snapshot) or delete_obstacle_commands(
         where, message, snapshot
     )
     if not commands and OWNER in obj.metadata.labels:
-        return correct_rival(where, message, snapshot)
+        return correct_rival_remedy(where, message, snapshot)
     edit = snapshot.kubectl(where, f"edit {resource_of(obj)} {obj.name}", obj.namespace)
     advice = (
         "or correct it" if commands else f"its author corrects it, as the message says: `{edit}`"

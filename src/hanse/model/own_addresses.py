@@ -10,7 +10,7 @@ from hanse.model.member_ranges import parse_range
 from hanse.model.summaries import first_of
 
 
-def drop_own(endpoint_slice: EndpointSlice, ranges: Sequence[str]) -> EndpointSlice:
+def without_own_addresses(endpoint_slice: EndpointSlice, ranges: Sequence[str]) -> EndpointSlice:
     """Another cluster's slice less its endpoints with any address in this cluster's ranges.
 
     The very slice if there are no such endpoints.

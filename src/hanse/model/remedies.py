@@ -24,7 +24,7 @@ _RIVAL = re.compile(r"(\w+) ([\w.-]+)/([\w.-]+), not made by Hanse, has it")
 _KEYS = frozenset({"cluster", "clusterID", "id", "name"})
 
 
-def start_pods(
+def start_pods_commands(
     where: ClusterId, namespace: str, name: str, snapshot: MultiClusterSnapshot, *, unready: bool
 ) -> tuple[str, ...]:
     """A kubectl command for Deployments and StatefulSets with the labels of a Service's selector.
@@ -45,7 +45,7 @@ def broker_namespace_option(namespace: str) -> str:
     return f" --broker-namespace {namespace}" if namespace != BROKER_NAMESPACE else ""
 
 
-def join_broker(
+def join_broker_command(
     broker: ClusterId,
     cluster: ClusterId,
     snapshot: MultiClusterSnapshot,
@@ -57,7 +57,7 @@ def join_broker(
     return f"hanse join {joined} --context {snapshot.context_argument(cluster)}"
 
 
-def join_federation(
+def join_federation_command(
     federation: str, member: ClusterId, supervisor: ClusterId, snapshot: MultiClusterSnapshot
 ) -> str:
     """The command that gives a supervisor a new token for a member of its Federation."""
@@ -66,7 +66,7 @@ def join_federation(
     return f"hanse join --federation {federation} {place} {asked}"
 
 
-def delete_obstacle(
+def delete_obstacle_commands(
     where: ClusterId, message: str, snapshot: MultiClusterSnapshot
 ) -> tuple[str, ...]:
     """A kubectl command that deletes the object that a message calls not made by Hanse; else ()."""
@@ -77,7 +77,7 @@ def delete_obstacle(
     return (snapshot.kubectl(where, f"delete {kind} {name}", namespace or ""),)
 
 
-def correct_rival(where: ClusterId, message: str, snapshot: MultiClusterSnapshot) -> Remedy:
+def correct_rival_remedy(where: ClusterId, message: str, snapshot: MultiClusterSnapshot) -> Remedy:
     """A remedy to edit the object that a message says has the same name as one of ours.
 
     It has no command: it asks the object's author, and advises `kubectl edit`. Where the message
@@ -94,7 +94,7 @@ def correct_rival(where: ClusterId, message: str, snapshot: MultiClusterSnapshot
     )
 
 
-def erase_ranges(
+def erase_ranges_commands(
     broker: ClusterId, members: Collection[ClusterId], snapshot: MultiClusterSnapshot
 ) -> tuple[str, ...]:
     """kubectl commands that empty the ranges of members in the ClusterSets of a broker.
@@ -112,7 +112,7 @@ def erase_ranges(
     )
 
 
-def erase_annotation(
+def erase_annotation_commands(
     obj: Object, where: ClusterId, message: str, snapshot: MultiClusterSnapshot
 ) -> tuple[str, ...]:
     """A kubectl command that removes the annotation that a message begins with; else ().
@@ -126,7 +126,7 @@ def erase_annotation(
     return (snapshot.kubectl(where, arguments, obj.namespace),)
 
 
-def erase_field(
+def erase_field_commands(
     obj: Object, where: ClusterId, message: str, snapshot: MultiClusterSnapshot
 ) -> tuple[str, ...]:
     """A kubectl command that removes the field of spec that a message begins with; else ().

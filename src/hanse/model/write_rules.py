@@ -183,12 +183,12 @@ def _writing(rules: Sequence[WriteRule], placed: dict[str, str], name: str) -> I
             yield RbacRule(where, rule.kind.group, rule.resource, tuple(sorted(rule.verbs)), names)
 
 
-def label(of: str, name: str) -> str:
+def label_cel(of: str, name: str) -> str:
     """CEL for the value of a label of the object `of`, itself CEL; '' if it is not set."""
     return _entry(f"{of}.metadata.labels", name)
 
 
-def annotation(of: str, name: str) -> str:
+def annotation_cel(of: str, name: str) -> str:
     """CEL for the value of an annotation of the object `of`, itself CEL; '' if it is not set."""
     return _entry(f"{of}.metadata.annotations", name)
 
@@ -198,7 +198,7 @@ def _entry(field: str, name: str) -> str:
     return f"(has({field}) && '{name}' in {field} ? {field}['{name}'] : '')"
 
 
-def before_and_after(condition: str) -> str:
+def before_and_after_cel(condition: str) -> str:
     """CEL that is true if a condition on `it` is true of the old object and of the new one.
 
     On CREATE there is only the new object, on DELETE only the old one.
@@ -211,7 +211,7 @@ def before_and_after(condition: str) -> str:
     )
 
 
-def unless_updated(*conditions: str) -> str:
+def unless_updated_cel(*conditions: str) -> str:
     """CEL that is true for any other request than UPDATE, and for one that meets all conditions.
 
     The conditions are CEL on `oldObject` and `object`.
@@ -219,7 +219,7 @@ def unless_updated(*conditions: str) -> str:
     return f"request.operation != 'UPDATE' || ({' && '.join(conditions)})"
 
 
-def unchanged(field: str) -> str:
+def unchanged_cel(field: str) -> str:
     """CEL that is true if a field, as `spec` or `metadata.labels`, is equal in old and new object.
 
     A field that both lack is equal.
@@ -228,7 +228,7 @@ def unchanged(field: str) -> str:
     return f"(has({after}) == has({before}) && (!has({after}) || {after} == {before}))"
 
 
-def owned_by(author: str) -> str:
+def owned_by_cel(author: str) -> str:
     """CEL that is true if the owner key of `it` says that it serves a cluster, given as CEL.
 
     The key must have the form in which agents write it, without `led`: it is matched as a whole, so
@@ -237,7 +237,7 @@ def owned_by(author: str) -> str:
     text = '"[^"]*"'
     head = f'^[{{]"feature":{text},"key":{text},"for":"'
     tail = f'","kind":{text},"namespace":{text},"name":{text}[}}]$'
-    return f"{annotation('it', OWNER_KEY)}.matches('{head}' + {author} + '{tail}')"
+    return f"{annotation_cel('it', OWNER_KEY)}.matches('{head}' + {author} + '{tail}')"
 
 
 def metadata_requirements(sets: Sequence[str]) -> tuple[Requirement, ...]:
@@ -246,7 +246,7 @@ def metadata_requirements(sets: Sequence[str]) -> tuple[Requirement, ...]:
     On CREATE those of them that are ownerReferences or finalizers have to be empty.
     """
     frozen = [field for field in METADATA if field not in sets]
-    same = " && ".join(unchanged(f"metadata.{field}") for field in frozen)
+    same = " && ".join(unchanged_cel(f"metadata.{field}") for field in frozen)
     never = [f for f in ("ownerReferences", "finalizers") if f in frozen]
     none = " && ".join(
         f"(!has(object.metadata.{f}) || object.metadata.{f}.size() == 0)" for f in never
@@ -290,7 +290,7 @@ def own_event(instance: str) -> Requirement:
     """
     return Requirement(
         "reportingComponent is hanse and reportingInstance is the writer's id, before and after",
-        before_and_after(
+        before_and_after_cel(
             "has(it.reportingComponent) && it.reportingComponent == 'hanse' && "
             f"has(it.reportingInstance) && {instance}"
         ),

@@ -150,14 +150,14 @@ class AviController:
         if isinstance(controller, NoController):
             await self.close()
             raise Unreachable(controller.why)
-        session = await self._begin_session(controller, None)
+        session = await self._ensure_session(controller, None)
         answer = await self._send(controller, method, f"/api/{path}", body)
         if answer.status == 401:
-            await self._begin_session(controller, session)
+            await self._ensure_session(controller, session)
             answer = await self._send(controller, method, f"/api/{path}", body)
         return _decode(answer)
 
-    async def _begin_session(
+    async def _ensure_session(
         self, controller: AviAccess, expired: aiohttp.ClientSession | None
     ) -> aiohttp.ClientSession:
         """The session at a controller; logs in if there is none, or only the expired one.

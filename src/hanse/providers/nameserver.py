@@ -55,7 +55,7 @@ KeyReader = Callable[[], dns.tsig.Key | None]
 """Reads the TSIG key; raises `BadCredentials` if it cannot be read."""
 
 
-def unsigned() -> None:
+def no_key() -> None:
     """The `KeyReader` that returns no TSIG key, for servers that allow updates by address."""
 
 

@@ -121,7 +121,7 @@ class BackoffTracker:
                 for r in self._repeats[place]
             )
 
-    def due(
+    def take_due(
         self, item: Item, actions: Iterable[Action], retry_after: Callable[[Item, timedelta], None]
     ) -> list[Action]:
         """The actions that may be sent now; `retry_after` is called for each that has to wait.

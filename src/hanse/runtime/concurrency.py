@@ -32,7 +32,7 @@ class Permit:
         self._timer = loop.call_later(PERMIT_TIMEOUT.total_seconds(), self._time_out)
         self._release_if_finished()
 
-    def finish(self, cluster: ClusterId) -> None:
+    def finish_cluster(self, cluster: ClusterId) -> None:
         """Note that the key has nothing more to write to a cluster.
 
         Releases the permit once only unresponsive clusters are left.
@@ -58,7 +58,7 @@ class Permit:
         Nothing if the permit was released before.
         """
         if self._limit is not None:
-            self._limit.suspect(self._unfinished)
+            self._limit.mark_unresponsive(self._unfinished)
         self.release()
 
 
@@ -89,7 +89,7 @@ class ConcurrencyLimit:
         self._answered_at[cluster] = loop_time()
         self.unresponsive.discard(cluster)
 
-    def suspect(self, clusters: Iterable[ClusterId]) -> None:
+    def mark_unresponsive(self, clusters: Iterable[ClusterId]) -> None:
         """Mark those clusters unresponsive that answered no write within the last PERMIT_TIMEOUT.
 
         A busy cluster answers some writes; keys go on waiting for it, so that it is written to no

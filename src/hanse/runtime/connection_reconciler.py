@@ -144,7 +144,7 @@ class ConnectionReconciler:
             else:
                 for member in self._elections.members:
                     await self._elections.resign(member)
-            await self._changed.wait_for_more(seen)
+            await self._changed.wait_for_change(seen)
             await asyncio.sleep(0)  # so that changes that come together are handled once
 
     async def _reconcile(self, group: asyncio.TaskGroup) -> None:
@@ -176,7 +176,7 @@ class ConnectionReconciler:
         released = self._released(unwanted)
         await self._hand_over(released, group)
         for cluster in sorted(unwanted - released):
-            await self._disconnect(cluster, group)
+            await self._leave_or_abandon(cluster, group)
         for cluster, connection in sorted(desired_connections.items()):
             await self._connect(cluster, connection)
         if len(self._desired) == len(self._sources):
@@ -320,7 +320,7 @@ class ConnectionReconciler:
         if cluster in self._informers.connections:
             self._informers.set_leaving(cluster, False)
 
-    async def _disconnect(self, cluster: ClusterId, group: asyncio.TaskGroup) -> None:
+    async def _leave_or_abandon(self, cluster: ClusterId, group: asyncio.TaskGroup) -> None:
         """Abandon, or else leave in a task, a cluster that is no longer desired.
 
         The local cluster is never abandoned; a leave under way goes on. If an election is run for

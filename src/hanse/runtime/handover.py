@@ -49,7 +49,7 @@ def disconnect_released(informers: ClusterInformers, members: Iterable[ClusterId
         if member == informers.local:
             informers.set_roles(member, {Role.LOCAL})
         elif member in informers.connections:
-            informers.release(member)
+            informers.disconnect_undeparted(member)
         log.info("cluster handed over", extra={"cluster": member})
 
 

@@ -107,7 +107,7 @@ class ClusterInformers:
         """
         if cluster in self.connections:
             former = self.connections[cluster]
-            self._disconnect(former)
+            self._stop_cluster(former)
             self._close_replaced(former.api)
         connection = Connection(cluster, frozenset(roles), api, self._clock.now())
         self.connections[cluster] = connection
@@ -159,7 +159,7 @@ class ClusterInformers:
         self._closing.append(api)
         await self._close_api(api)
 
-    def release(self, cluster: ClusterId) -> None:
+    def disconnect_undeparted(self, cluster: ClusterId) -> None:
         """Disconnect a cluster that has not departed, at once; its API is closed later.
 
         Its stores and its state are dropped, and no `ClusterDeparted` is put.
@@ -172,7 +172,7 @@ class ClusterInformers:
         Returns its API, which the caller closes. Raises KeyError if it is not connected.
         """
         connection = self.connections.pop(cluster)
-        self._disconnect(connection)
+        self._stop_cluster(connection)
         self.drop_fact(ClusterState, cluster)
         return connection.api
 
@@ -182,7 +182,7 @@ class ClusterInformers:
             await api.close()
         self._closing.clear()
 
-    def suspect(self, cluster: ClusterId) -> float:
+    def probe_soon(self, cluster: ClusterId) -> float:
         """Have a connected cluster probed at once; returns the loop's time when it last answered.
 
         It does not wait for the answer.
@@ -352,7 +352,7 @@ class ClusterInformers:
             for obj in informer.store.all():
                 self.change_handler.on_unwatched(connection.cluster, obj)
 
-    def _disconnect(self, connection: Connection) -> None:
+    def _stop_cluster(self, connection: Connection) -> None:
         """Cancel a cluster's tasks and stop all its informers; its API stays open.
 
         The caller removes or replaces the connection.

@@ -164,7 +164,7 @@ class LeaderElections:
             return
         order: HolderPreference | None = None
         if preferred is not None:
-            order = _SupervisorOrder(preferred, self._timings, self._may_request)
+            order = _SupervisorOrder(preferred, self._timings, self._take_request)
         elif prefers_anyone:
             order = _AnyoneElse(self._timings)
         elector = self._new_elector(
@@ -270,7 +270,7 @@ class LeaderElections:
         else:
             self._informers.drop_fact(AgentLeaseRefused, local)
 
-    def _may_request(self) -> bool:
+    def _take_request(self) -> bool:
         """Whether we may request a Lease of its holder; if so, not again for REQUEST_INTERVAL."""
         now = loop_time()
         if now < self._next_request_at:
@@ -289,7 +289,7 @@ class LeaderElections:
         if error is None:
             self._informers.drop_fact(ElectionFailure, member)
         elif isinstance(error, BadCredentials):
-            self._informers.suspect(member)
+            self._informers.probe_soon(member)
         elif isinstance(error, ApiError):
             self._informers.put_fact(ElectionFailure(member, str(error), self._clock.now()))
 

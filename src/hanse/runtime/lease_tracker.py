@@ -153,7 +153,7 @@ class LeaseTracker:
         due = observer.next_expiry
         if due is None or due > loop_time():
             return ()
-        answered_at = self._informers.suspect(where)
+        answered_at = self._informers.probe_soon(where)
         if answered_at < due:
             self._last_answers[where] = answered_at
             return ()  # wait for the answer

@@ -49,7 +49,7 @@ async def leave(
     elected = informers.facts.get(Leadership, cluster) is not None
     informers.set_leaving(cluster)
     reconciler.enqueuer.enqueue_all_owners()  # in it, and elsewhere derived from it
-    while await _list_ours(reconciler, cluster, elected) != ():  # noqa: ASYNC110 - it must be read
+    while await _list_to_delete(reconciler, cluster, elected) != ():  # noqa: ASYNC110 - it must be read
         await asyncio.sleep(POLL_INTERVAL)
     await before_disconnect()
     if cluster == informers.local:
@@ -83,7 +83,7 @@ def owned_refs(reconciler: Reconciler, cluster: ClusterId) -> Iterator[ClusterOb
             yield ClusterObjectRef(where, object_ref(obj))
 
 
-async def _list_ours(
+async def _list_to_delete(
     reconciler: Reconciler, cluster: ClusterId, elected: bool
 ) -> tuple[Object, ...] | None:
     """List the objects live that we have to delete; None while they are not known for good.
@@ -110,7 +110,7 @@ async def _list_ours(
             continue  # the kind is not served
         except KubeError:
             return None
-        found += [obj for obj in listed.objects if _is_ours(obj, reconciler, cluster)]
+        found += [obj for obj in listed.objects if _must_delete(obj, reconciler, cluster)]
     if informers.facts.get(Leadership, cluster) != leadership:
         return None  # a leader has more informers than were listed
     return tuple(found)
@@ -127,7 +127,7 @@ async def _is_led(leadership: Leadership | None, local: ClusterId, connection: C
     return leadership.ours or await has_other_holder(local, connection.cluster, connection.api)
 
 
-def _is_ours(obj: Object, reconciler: Reconciler, leaving: ClusterId) -> bool:
+def _must_delete(obj: Object, reconciler: Reconciler, leaving: ClusterId) -> bool:
     """Whether this agent has to delete an object of the cluster that it leaves.
 
     True for an object that it owns for its own cluster, unless it leaves that one; and for a `led`

@@ -149,7 +149,7 @@ class MassDeletionGuard:
         """The holds that last now, at most one for each cluster and feature."""
         return self._counter.holds
 
-    def admitted(
+    def hold_excess(
         self, item: Item, actions: list[Action], allowed: frozenset[str], start: StartTask
     ) -> list[Action]:
         """The actions without deletions that are held; features in `allowed` are never held.
@@ -205,7 +205,7 @@ class MassDeletionGuard:
         The first key of a hold also logs an error, puts `DeletionsHeld`, and starts the task
         `confirm`, which lists everything again and ends the hold.
         """
-        self._metrics.held(where, item[0], deletions)
+        self._metrics.count_held_deletions(where, item[0], deletions)
         items = self._held.setdefault((where, item[0]), set())
         if not items:
             self._informers.put_fact(DeletionsHeld(where, item[0]))

@@ -103,11 +103,11 @@ class Metrics:
         """Count a change for which a feature's `keys_for` raised."""
         self._failed_mappings.labels(feature).inc()
 
-    def held(self, where: ClusterId, feature: str, deletions: int) -> None:
+    def count_held_deletions(self, where: ClusterId, feature: str, deletions: int) -> None:
         """Add deletions that are held to their counter."""
         self._held.labels(where, feature).inc(deletions)
 
-    def written(self, report: WriteReport) -> None:
+    def count_write(self, report: WriteReport) -> None:
         """Count one write by cluster, kind, verb and result; `writes` has all but fenced ones."""
         verb = type(report.action).__name__.lower()
         place = report.target
@@ -142,7 +142,7 @@ class Metrics:
             case ClusterState(cluster), None:
                 self._reachable.remove(cluster)
 
-    def planned(self, item: Item, seconds: float, slow: timedelta) -> None:
+    def observe_plan(self, item: Item, seconds: float, slow: timedelta) -> None:
         """Observe how long a key's plan took; one longer than `slow` is counted, and logged."""
         self._histogram(self._plans, item[0]).observe(seconds)
         if seconds > slow.total_seconds():

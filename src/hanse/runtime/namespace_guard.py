@@ -86,8 +86,8 @@ class NamespaceGuard:
     def doubt(self, place: Place, item: Item | None) -> None:
         """Have actions wait until a namespace was read: those of a key, or with EVERYTHING of all.
 
-        This only records the doubt, `admitted` begins the read. Doubts that are older than DOUBT
-        are dropped.
+        This only records the doubt, `hold_doubted` begins the read. Doubts that are older than
+        DOUBT are dropped.
         """
         doubts = self._doubts.setdefault(place, {})
         doubts.pop(item, None)
@@ -95,7 +95,9 @@ class NamespaceGuard:
         while self._is_over(doubts[oldest := next(iter(doubts))]):
             del doubts[oldest]
 
-    def admitted(self, dequeued: Dequeued, actions: list[Action], start: StartTask) -> list[Action]:
+    def hold_doubted(
+        self, dequeued: Dequeued, actions: list[Action], start: StartTask
+    ) -> list[Action]:
         """The actions without those that rest on a namespace in doubt, and later steps of theirs.
 
         Those write objects with its broker as a source; later steps are those in the same cluster.

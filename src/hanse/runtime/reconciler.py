@@ -367,7 +367,7 @@ class Reconciler:
         plan = feature.plan(key, snapshot)
         owned = managed_objects(self.owned.of(name, key), self._managed[name], snapshot)
         found = diff(name, key, plan, owned, snapshot)
-        self.metrics.planned(item, perf_counter() - started, SLOW_PLAN)
+        self.metrics.observe_plan(item, perf_counter() - started, SLOW_PLAN)
         self._backoff.observe_plan(item, plan)
         self.enqueuer.wait_for(item, found.waiting_for | found.blocked_by)
         if plan.questions and self._group is not None:
@@ -392,13 +392,13 @@ class Reconciler:
         if self.paused:
             self._paused_items.add(dequeued.item)
             actions = [a for a in actions if isinstance(a, Update) and a.subresource == "status"]
-        due = self._backoff.due(dequeued.item, actions, self.queue.add_after)
-        due = self.enqueuer.namespaces.admitted(dequeued, due, self.start_background)
+        due = self._backoff.take_due(dequeued.item, actions, self.queue.add_after)
+        due = self.enqueuer.namespaces.hold_doubted(dequeued, due, self.start_background)
         self.queue.set_urgent(dequeued.item, bool(due) or not only_deferrable(actions))
         if dequeued.deletion_seen or not due:
             return due
         allowed = allowed_mass_deletions(self.snapshot(), self._system_namespace)
-        return self.mass_deletion.admitted(dequeued.item, due, allowed, self.start_background)
+        return self.mass_deletion.hold_excess(dequeued.item, due, allowed, self.start_background)
 
     def _is_deletion_pending(self, action: Action) -> bool:
         """Whether we deleted the object already, and its watch event has not come yet.
@@ -416,7 +416,7 @@ class Reconciler:
         """
         try:
             with self.metrics.applying(work.item[0]):
-                reports = await self._writer.apply(work.actions, permit.finish)
+                reports = await self._writer.apply(work.actions, permit.finish_cluster)
             self._finish(work, reports)
             if work.plan.events:
                 await self._recorder.record(work.plan.events, reports)
@@ -443,7 +443,7 @@ class Reconciler:
 
         The latter also after an error, but not if it was fenced, or the cluster was unreachable.
         """
-        self.metrics.written(report)
+        self.metrics.count_write(report)
         if report.result != "Fenced" and not isinstance(report.error, Unreachable):
             self._concurrency.record_answer(report.action.where)
 

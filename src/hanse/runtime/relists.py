@@ -60,7 +60,7 @@ class Relists:
     async def _wait_for_lists(self, before: dict[Informer, int]) -> None:
         """Wait until each informer has listed again, was stopped, or found its kind not served."""
         while any(i.open and _is_due(i, n) for i, n in before.items()):
-            await self._listed.wait_for_more(self._listed.notified)
+            await self._listed.wait_for_change(self._listed.notified)
 
     async def wait_until_listed(self, cluster: ClusterId) -> None:
         """Wait until a cluster is no longer partial, or is not connected.
@@ -68,7 +68,7 @@ class Relists:
         It is partial until every watched kind was listed, and again since we began to lead.
         """
         while cluster in self._connections and self._connections[cluster].state.is_partial:
-            await self._listed.wait_for_more(self._listed.notified)
+            await self._listed.wait_for_change(self._listed.notified)
 
     async def relist_leases(self, connection: Connection) -> None:
         """List a cluster's Leases again and wait for that, at most RECONNECT_TIME; never raises.
@@ -101,7 +101,7 @@ class Relists:
                     i.open and (i.error is not None or not i.synced or _is_due(i, n))
                     for i, n in lists.items()
                 ):
-                    await self._listed.wait_for_more(self._listed.notified)
+                    await self._listed.wait_for_change(self._listed.notified)
 
 
 def _lease_informers(connection: Connection) -> list[Informer]:

@@ -154,7 +154,7 @@ def sync_deployment(
         return _with_status(deployment, state, _scale_patches(deployment, scale_down), now)
     if new is None:
         return _create_replica_set(deployment, state, now)
-    revision_writes = _sync_revision(deployment, new, old)
+    revision_writes = _revision_writes(deployment, new, old)
     if recreate:
         targets = [ReplicaTarget(new, desired_replicas(deployment))]
     else:
@@ -265,7 +265,7 @@ def _new_replica_set(deployment: Object, old: Sequence[Object], size: int) -> Ob
     }
 
 
-def _sync_revision(deployment: Object, new: Object, old: Sequence[Object]) -> list[Write]:
+def _revision_writes(deployment: Object, new: Object, old: Sequence[Object]) -> list[Write]:
     """The patches that give the new ReplicaSet a higher revision than all others have.
 
     A former revision is added to its history annotation. They also copy the Deployment's

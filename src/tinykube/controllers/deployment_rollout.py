@@ -101,10 +101,10 @@ def rolling_targets(deployment: Object, new: Object, old: Sequence[Object]) -> l
     size = new_replica_set_size(deployment, desired_replicas(new), total)
     if size != desired_replicas(new):
         return [ReplicaTarget(new, size)]
-    return _scale_down_old(deployment, new, [one for one in old if desired_replicas(one) > 0])
+    return _old_targets(deployment, new, [one for one in old if desired_replicas(one) > 0])
 
 
-def _scale_down_old(deployment: Object, new: Object, old: Sequence[Object]) -> list[ReplicaTarget]:
+def _old_targets(deployment: Object, new: Object, old: Sequence[Object]) -> list[ReplicaTarget]:
     """Scale old ReplicaSets down: unhealthy pods first, then as many as maxUnavailable allows.
 
     The oldest ReplicaSet comes first; those that keep their size are left out.

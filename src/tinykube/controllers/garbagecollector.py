@@ -70,9 +70,9 @@ class GarbageCollector:
             yield key_of(change.store, obj)
             if is_deleting(obj):
                 yield from lister.dependents(uid_of(obj))
-        yield from self._waiting_owners(change, lister)
+        yield from self._terminating_owners(change, lister)
 
-    def _waiting_owners(self, change: Change, lister: Lister) -> Iterator[Key]:
+    def _terminating_owners(self, change: Change, lister: Lister) -> Iterator[Key]:
         """The keys of existing, terminating owners that an object has, or had before its change."""
         references = [
             *owner_references_of(change.object),
@@ -108,12 +108,14 @@ class GarbageCollector:
         if not owner_references_of(obj):
             return DONE
         dependents = _existing_objects(lister.dependents(uid_of(obj)), lister)
-        return collect(
+        return plan_collection(
             key.store, obj, classify(obj, lister), [found.object for found in dependents]
         )
 
 
-def collect(store: str, obj: Object, owners: OwnersByState, dependents: list[Object]) -> Result:
+def plan_collection(
+    store: str, obj: Object, owners: OwnersByState, dependents: list[Object]
+) -> Result:
     """Delete an object whose owners are all absent; if one exists, remove references to the others.
 
     No I/O: returns the writes, none if no owner is absent. An owner deleted in the foreground

@@ -65,7 +65,7 @@ def sync_job(job: Object, pods: Sequence[Object], now: datetime) -> Result:
     is a work queue: after the first success no pod is created, and active ones end by themselves.
     """
     if _final_condition(job) is not None:
-        return _expire(job, now)
+        return _expiry_result(job, now)
     active = [pod for pod in pods if is_active(pod)]
     succeeded = sum(status_of(pod).get("phase") == "Succeeded" for pod in pods)
     failed = sum(status_of(pod).get("phase") == "Failed" for pod in pods)
@@ -91,7 +91,7 @@ def sync_job(job: Object, pods: Sequence[Object], now: datetime) -> Result:
         desired = 0
     if spec.get("suspend"):
         desired = 0
-    writes = _scale(job, active, desired)
+    writes = _scaling_writes(job, active, desired)
     status = _job_status(job, (len(active), succeeded, failed), final_conditions, now)
     return Result((*writes, *status_patch(JOBS, job, status)))
 
@@ -100,7 +100,7 @@ _COMPLETIONS_REACHED = "Reached expected number of succeeded pods"
 _BACKOFF_LIMIT_EXCEEDED = "Job has reached the specified backoff limit"
 
 
-def _scale(job: Object, active: Sequence[Object], desired: int) -> list[Write]:
+def _scaling_writes(job: Object, active: Sequence[Object], desired: int) -> list[Write]:
     """The writes that create or delete pods to reach the desired number of active ones.
 
     Creations also record an Event.
@@ -152,7 +152,7 @@ def _final_condition(job: Object) -> Object | None:
     return get_condition(job, "Complete") or get_condition(job, "Failed")
 
 
-def _expire(job: Object, now: datetime) -> Result:
+def _expiry_result(job: Object, now: datetime) -> Result:
     """The deletion of a finished Job after its TTL, a requeue until then; nothing without TTL.
 
     Nothing, too, if the final condition has no lastTransitionTime.

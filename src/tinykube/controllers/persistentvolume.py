@@ -95,7 +95,7 @@ class PersistentVolumeController:
         bound = status_of(claim).get("phase") == "Bound"
         if not self._binds or bound or not can_bind(claim, volume):
             return DONE
-        return Result(tuple(bind(claim, volume)))
+        return Result(tuple(binding_patches(claim, volume)))
 
     def _reconcile_volume(self, volume: Object, lister: Lister) -> Result:
         """The deletion of a provisioned volume whose claim is gone or has another uid.
@@ -174,7 +174,7 @@ def can_bind(claim: Object, volume: Object) -> bool:
     return is_own and reference.get("uid", "") in ("", uid_of(claim))
 
 
-def bind(claim: Object, volume: Object) -> Iterable[Patch]:
+def binding_patches(claim: Object, volume: Object) -> Iterable[Patch]:
     """The patches that reserve the volume, set the claim's volume name, and its phase to Bound.
 
     The first two only where that is not so yet. The phase of the volume is not changed.

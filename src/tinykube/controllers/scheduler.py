@@ -78,7 +78,7 @@ class Scheduler:
         if not node:
             return unschedulable(pod, len(nodes), lister.now)
         self._assumed[key] = node
-        return bind(pod, node)
+        return binding_writes(pod, node)
 
     def _forget_done_bindings(self, key: Key, lister: Lister) -> None:
         """Forget the binding of a key, and all that are done or whose pod is gone."""
@@ -104,7 +104,7 @@ def choose_node(pod: Object, nodes: Sequence[Object], pods_per_node: Mapping[str
     return min(fitting, key=lambda name: (pods_per_node.get(name, 0), name), default="")
 
 
-def bind(pod: Object, node: str) -> Result:
+def binding_writes(pod: Object, node: str) -> Result:
     """The writes that create the Binding of a pod to a node, and record the Event Scheduled."""
     binding = {
         "apiVersion": "v1",

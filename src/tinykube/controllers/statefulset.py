@@ -131,9 +131,9 @@ def sync_stateful_set(
     status = stateful_set_status(stateful_set, history, pods, now)
     step = _Step([])
     if not is_deleting(stateful_set):
-        _create_missing(stateful_set, history, by_ordinal, claims, now, step)
+        _add_missing(stateful_set, history, by_ordinal, claims, now, step)
         if not step.waiting:
-            _scale_down(stateful_set, by_ordinal, claims, now, step)
+            _add_scale_down(stateful_set, by_ordinal, claims, now, step)
         strategy = spec_of(stateful_set).get("updateStrategy") or {}
         if not step.waiting and strategy.get("type") != "OnDelete":
             step.writes += _rolling_update_deletions(stateful_set, history, by_ordinal, now)
@@ -174,7 +174,7 @@ def stateful_set_status(
     return {name: value for name, value in status.items() if value or name in always_present}
 
 
-def _create_missing(
+def _add_missing(
     stateful_set: Object,
     history: RevisionHistory,
     pods: Mapping[int, Object],
@@ -242,7 +242,7 @@ def _uses_current_revision(stateful_set: Object, ordinal: int) -> bool:
     return ordinal < start + int(status_of(stateful_set).get("currentReplicas") or 0)
 
 
-def _scale_down(
+def _add_scale_down(
     stateful_set: Object,
     pods: Mapping[int, Object],
     claims: Mapping[str, Object],

@@ -118,18 +118,18 @@ class _Watch:
         storage: Storage,
         clock: Clock,
         call: Call,
-        lines: _EncodedEvents,
+        encoded: _EncodedEvents,
         closed: Callable[["_Watch"], None],
     ) -> None:
         """Queue the initial events, then subscribe to the changes of the resource's store.
 
-        `lines` encodes and caches events; `closed` is called when the watch is closed. Raises
+        `encoded` encodes and caches events; `closed` is called when the watch is closed. Raises
         `StatusError` for bad options.
         """
         self._storage = storage
         self._clock = clock
         self._call = call
-        self._encoded = lines
+        self._encoded = encoded
         self._closed = closed
         self._namespace = call.target.namespace
         self._selected = _selection(call)
@@ -140,7 +140,6 @@ class _Watch:
         self._timer: asyncio.TimerHandle | None = None
         """Wakes the reader for the next bookmark or the timeout, however many events come first."""
         self._ended = False
-        self._sent = storage.version
         self._after = 0
         self._start()
         self._unsubscribe = storage.subscribe(self._on_storage_event, call.resource.store)

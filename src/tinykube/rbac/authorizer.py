@@ -36,7 +36,7 @@ class Grant(Struct, frozen=True):
     namespace: str
 
     @property
-    def role(self) -> Object:
+    def role_ref(self) -> Object:
         """The roleRef of the binding."""
         reference: Object = self.binding["roleRef"]
         return reference
@@ -50,8 +50,9 @@ class Grant(Struct, frozen=True):
         holder = subject["name"]
         if subject["kind"] == "ServiceAccount":
             holder = f"{holder}/{subject.get('namespace') or self.namespace}"
+        role = self.role_ref
         return (
-            f'RBAC: allowed by {kind} "{bound}" of {self.role["kind"]} "{self.role["name"]}" '
+            f'RBAC: allowed by {kind} "{bound}" of {role["kind"]} "{role["name"]}" '
             f'to {subject["kind"]} "{holder}"'
         )
 
@@ -118,7 +119,7 @@ class Authorizer:
 
     def role_rules(self, grant: Grant) -> tuple[Rule, ...]:
         """The rules of a grant's role; none if it does not exist."""
-        role = self.referenced_role(grant.role, grant.namespace)
+        role = self.referenced_role(grant.role_ref, grant.namespace)
         if role is None:
             return ()
         uid, version = role["metadata"]["uid"], role["metadata"]["resourceVersion"]
@@ -149,9 +150,10 @@ class Authorizer:
     def _missing_roles(self, user: User, namespace: str) -> str:
         """The bound roles that do not exist, as a part of a message; empty if all do."""
         missing = [
-            f"{grant.role['kind'].lower()}.{RBAC_GROUP} {quoted(grant.role['name'])} not found"
+            f"{grant.role_ref['kind'].lower()}.{RBAC_GROUP} "
+            f"{quoted(grant.role_ref['name'])} not found"
             for grant in self._grants_of(user, namespace)
-            if self.referenced_role(grant.role, grant.namespace) is None
+            if self.referenced_role(grant.role_ref, grant.namespace) is None
         ]
         if not missing:
             return ""

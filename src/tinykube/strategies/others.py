@@ -234,7 +234,7 @@ VOLUME_STRATEGY = Strategy(
 )
 
 
-def default_binding(binding: Object) -> None:
+def default_role_binding(binding: Object) -> None:
     """Default the apiGroup of roleRef, and of users and groups in subjects, in place.
 
     It is `rbac.authorization.k8s.io`; service accounts keep what they have.
@@ -256,7 +256,7 @@ def binding_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
 
 ROLE_STRATEGY = Strategy(name_problems=path_segment_problems, allow_create_on_update=True)
 ROLE_BINDING_STRATEGY = Strategy(
-    default=default_binding,
+    default=default_role_binding,
     validate_update=binding_update_errors,
     name_problems=path_segment_problems,
     allow_create_on_update=True,
@@ -324,7 +324,7 @@ WEBHOOK_STRATEGY = Strategy(
 )
 
 
-def service_range_errors(cidr: Object) -> Iterator[FieldError]:
+def service_cidr_errors(cidr: Object) -> Iterator[FieldError]:
     """Errors of a ServiceCIDR without CIDRs, and of CIDRs malformed or with host bits set."""
     cidrs = (cidr.get("spec") or {}).get("cidrs") or []
     if not cidrs:
@@ -346,7 +346,7 @@ def service_range_update_errors(new: Object, old: Object) -> Iterator[FieldError
 
 
 SERVICE_CIDR_STRATEGY = Strategy(
-    validate=service_range_errors, validate_update=service_range_update_errors
+    validate=service_cidr_errors, validate_update=service_range_update_errors
 )
 
 
@@ -362,7 +362,7 @@ def address_name_problems(name: str) -> list[str]:
 IP_ADDRESS_STRATEGY = Strategy(name_problems=address_name_problems)
 
 
-def default_policy(policy: Object) -> None:
+def default_network_policy(policy: Object) -> None:
     """Default a NetworkPolicy in place: policyTypes, and the protocol TCP of ports.
 
     policyTypes default to Ingress, with Egress if there are egress rules.
@@ -376,7 +376,7 @@ def default_policy(policy: Object) -> None:
                 port.setdefault("protocol", "TCP")
 
 
-def default_priority(priority: Object) -> None:
+def default_priority_class(priority: Object) -> None:
     """Default the preemptionPolicy of a PriorityClass to PreemptLowerPriority, in place."""
     priority.setdefault("preemptionPolicy", "PreemptLowerPriority")
 
@@ -412,10 +412,10 @@ NODE_STRATEGY = Strategy(prepare_for_create=prepare_node, accepts_status_on_crea
 ENDPOINTS_STRATEGY = Strategy(allow_create_on_update=True)
 EVENT_STRATEGY = Strategy(validate=event_errors, allow_create_on_update=True)
 SERVICE_ACCOUNT_STRATEGY = Strategy(returns_deleted_object=True)
-NETWORK_POLICY_STRATEGY = Strategy(default=default_policy, tracks_generation=True)
+NETWORK_POLICY_STRATEGY = Strategy(default=default_network_policy, tracks_generation=True)
 DISRUPTION_BUDGET_STRATEGY = Strategy(
     validate=disruption_budget_errors, tracks_generation=True, allow_unconditional_update=False
 )
 GENERATION_STRATEGY = Strategy(tracks_generation=True)
-PRIORITY_CLASS_STRATEGY = Strategy(default=default_priority, tracks_generation=True)
+PRIORITY_CLASS_STRATEGY = Strategy(default=default_priority_class, tracks_generation=True)
 STORAGE_CLASS_STRATEGY = Strategy(default=default_storage_class, returns_deleted_object=True)

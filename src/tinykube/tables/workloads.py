@@ -41,14 +41,14 @@ def _template_and_selector(obj: Object) -> list[Cell]:
     return [*_template_cells(obj), selector(value_at(obj, "spec", "selector")) or NONE]
 
 
-def _count(obj: Object, *path: str) -> int:
+def _number_at(obj: Object, *path: str) -> int:
     """The number at a path of an object, 0 if missing."""
     return int(value_at(obj, *path, default=0))
 
 
 def _ready_replicas(obj: Object) -> str:
     """`ready/desired`: status.readyReplicas and spec.replicas."""
-    return f"{_count(obj, 'status', 'readyReplicas')}/{_count(obj, 'spec', 'replicas')}"
+    return f"{_number_at(obj, 'status', 'readyReplicas')}/{_number_at(obj, 'spec', 'replicas')}"
 
 
 def _deployment(obj: Object, now: datetime) -> list[Cell]:
@@ -59,8 +59,8 @@ def _deployment(obj: Object, now: datetime) -> list[Cell]:
     return [
         name(obj),
         _ready_replicas(obj),
-        _count(obj, "status", "updatedReplicas"),
-        _count(obj, "status", "availableReplicas"),
+        _number_at(obj, "status", "updatedReplicas"),
+        _number_at(obj, "status", "availableReplicas"),
         age(obj, now),
         *_template_cells(obj),
         selector(value_at(obj, "spec", "selector")),
@@ -71,9 +71,9 @@ def _replica_set(obj: Object, now: datetime) -> list[Cell]:
     """Name, desired, current and ready replicas, age; containers, images and selector."""
     return [
         name(obj),
-        _count(obj, "spec", "replicas"),
-        _count(obj, "status", "replicas"),
-        _count(obj, "status", "readyReplicas"),
+        _number_at(obj, "spec", "replicas"),
+        _number_at(obj, "status", "replicas"),
+        _number_at(obj, "status", "readyReplicas"),
         age(obj, now),
         *_template_and_selector(obj),
     ]
@@ -98,7 +98,7 @@ def _daemon_set(obj: Object, now: datetime) -> list[Cell]:
     )
     return [
         name(obj),
-        *(_count(obj, "status", field) for field in counted),
+        *(_number_at(obj, "status", field) for field in counted),
         labels(value_at(obj, "spec", "template", "spec", "nodeSelector")),
         age(obj, now),
         *_template_and_selector(obj),
@@ -116,7 +116,7 @@ def _controller_revision(obj: Object, now: datetime) -> list[Cell]:
     if owner is not None:
         group = owner.get("apiVersion", "").rpartition("/")[0]
         controller = reference(owner.get("kind", ""), group, "") + owner.get("name", "")
-    return [name(obj), controller, _count(obj, "revision"), age(obj, now)]
+    return [name(obj), controller, _number_at(obj, "revision"), age(obj, now)]
 
 
 def _job(obj: Object, now: datetime) -> list[Cell]:
@@ -151,10 +151,10 @@ def _completions(obj: Object) -> str:
 
     Then ` of parallelism` follows if the parallelism is above 1.
     """
-    succeeded = _count(obj, "status", "succeeded")
+    succeeded = _number_at(obj, "status", "succeeded")
     if (wanted := value_at(obj, "spec", "completions")) is not None:
         return f"{succeeded}/{wanted}"
-    parallelism = _count(obj, "spec", "parallelism")
+    parallelism = _number_at(obj, "spec", "parallelism")
     return f"{succeeded}/1 of {parallelism}" if parallelism > 1 else f"{succeeded}/1"
 
 
@@ -192,14 +192,14 @@ def _disruption_budget(obj: Object, now: datetime) -> list[Cell]:
         name(obj),
         str(value_at(obj, "spec", "minAvailable", default="N/A")),
         str(value_at(obj, "spec", "maxUnavailable", default="N/A")),
-        _count(obj, "status", "disruptionsAllowed"),
+        _number_at(obj, "status", "disruptionsAllowed"),
         age(obj, now),
     ]
 
 
 def _scale(obj: Object, now: datetime) -> list[Cell]:
     """Name, desired and current replicas, and age."""
-    replicas = (_count(obj, place, "replicas") for place in ("spec", "status"))
+    replicas = (_number_at(obj, place, "replicas") for place in ("spec", "status"))
     return [name(obj), *replicas, age(obj, now)]
 
 

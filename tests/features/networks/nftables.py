@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from hanse.features.networks.reachability import can_reach
+from hanse.features.networks.reachability import is_allowed
 from hanse.features.networks.traffic import TrafficEndpoint, TrafficPort
 from hanse.model.kinds.networking import NetworkPolicy
 
@@ -35,7 +35,7 @@ def _allowed(
     for source in endpoint_groups:
         for target in endpoint_groups:
             for traffic_port in traffic_ports:
-                if source is not target and can_reach(source, target, traffic_port, policies):
+                if source is not target and is_allowed(source, target, traffic_port, policies):
                     yield from _rules(source, target, traffic_port)
 
 

@@ -18,7 +18,7 @@ from hanse.features.networks.guard.facts import (
     pod_addresses,
 )
 from hanse.features.networks.guard.ruleset import Ruleset, build_ruleset
-from hanse.features.networks.guard.transaction import can_move, difference, move_addresses
+from hanse.features.networks.guard.transaction import difference, has_families_for, set_owners
 from hanse.features.networks.guard.vpcs import VpcFacts
 from hanse.features.networks.guard.watches import GUARD_WATCHES
 from hanse.features.networks.names import CNI_ARGS, DNS, NETWORK, TENANT, NetworkName
@@ -164,15 +164,15 @@ def test_addresses_that_move_end_in_the_ruleset_of_their_new_owners(
     moved: dict[str, Owner | None],
 ) -> None:
     ruleset = build_ruleset(facts, before)
-    if not can_move(ruleset, moved):
+    if not has_families_for(ruleset, moved):
         return
-    changes = move_addresses(ruleset, moved)
+    changes = set_owners(ruleset, moved)
     after = {a: o for a, o in {**before, **moved}.items() if o is not None}
 
     anew = build_ruleset(facts, after)
     assert ruleset.families >= anew.families
     assert ruleset.families != anew.families or ruleset == anew
-    assert move_addresses(ruleset, moved) == []
+    assert set_owners(ruleset, moved) == []
     assert len(changes) <= 12 * len(moved)
 
 

@@ -19,9 +19,9 @@ from hanse.features.networks.guard.transaction import (
     REMOVAL,
     ElementChange,
     difference,
-    move_addresses,
     render_changes,
     replacement,
+    set_owners,
 )
 from hanse.features.networks.names import NetworkName
 from tests.features.networks.test_packets import lacking
@@ -341,7 +341,7 @@ def test_changes_in_steps_end_in_the_same_rules() -> None:
     steps.append(difference(ruleset, earlier))
     later = build_ruleset(FACTS, others)
     steps.append(difference(earlier, later))
-    steps.append(render_changes(move_addresses(later, OWNERS)))
+    steps.append(render_changes(set_owners(later, OWNERS)))
 
     assert later == build_ruleset(FACTS, OWNERS)
     assert connections("".join(steps)) == expected(PASSES)
@@ -394,7 +394,7 @@ def test_elements_changed_over_netlink_are_those_of_new_rules() -> None:
     ruleset = build_ruleset(FACTS, others)
     before = replacement(ruleset)
 
-    changes = move_addresses(ruleset, {**six_too, "fd04::2": None})
+    changes = set_owners(ruleset, {**six_too, "fd04::2": None})
 
     after = listed(replacement(build_ruleset(FACTS, six_too)))
     assert sorted_elements(listed(before, changes)) == sorted_elements(after)

@@ -18,9 +18,9 @@ from hanse.features.networks.guard.facts import (
 from hanse.features.networks.guard.ruleset import build_ruleset
 from hanse.features.networks.guard.transaction import (
     REMOVAL,
-    move_addresses,
     render_changes,
     replacement,
+    set_owners,
 )
 from hanse.features.networks.guard.vpcs import Attachment, VpcFacts, attachment, vpc_facts
 from hanse.features.networks.names import NetworkName
@@ -144,7 +144,7 @@ def test_elements_of_vpcs_changed_over_netlink_are_those_of_new_rules() -> None:
     ruleset = build_ruleset(facts(bridges=False), before)
     old = replacement(ruleset)
 
-    changes = move_addresses(ruleset, OWNERS)
+    changes = set_owners(ruleset, OWNERS)
 
     assert ruleset == build_ruleset(facts(bridges=False), OWNERS)
     anew = listed(replacement(build_ruleset(facts(bridges=False), OWNERS)))

@@ -13,7 +13,7 @@ from hanse.features.networks.isolation_plan import isolated_condition
 from hanse.features.networks.lookups import needs_no_guard
 from hanse.features.networks.names import TENANT
 from hanse.features.networks.options import NetworksOptions
-from hanse.features.networks.reachability import can_reach
+from hanse.features.networks.reachability import is_allowed
 from hanse.features.networks.traffic import TrafficEndpoint, TrafficPort
 from hanse.model.conditions import merge_conditions
 from hanse.model.facts import Fact, HolderState, KindServed, LeaseLiveness
@@ -217,9 +217,9 @@ def test_pods_of_no_network_reach_no_tenant_where_administrators_policies_isolat
     own = replace(lost, labels={"arktos.futurewei.com/network": "lab"})
 
     for one, other in ((lost, bolt), (bolt, lost), (lost, own), (own, lost), (lost, lost)):
-        assert not can_reach(one, other, TrafficPort(80), (), found)
-    assert can_reach(own, own, TrafficPort(80), (), found)
-    assert can_reach(lost, FRONT, TrafficPort(80), (), found)
+        assert not is_allowed(one, other, TrafficPort(80), (), found)
+    assert is_allowed(own, own, TrafficPort(80), (), found)
+    assert is_allowed(lost, FRONT, TrafficPort(80), (), found)
 
 
 def name(tenant: str) -> dict[str, str]:
@@ -305,16 +305,16 @@ def test_policies_allow_what_the_platform_allows_and_guards_let_through() -> Non
     more = access(**{"from": peers, "to": [{"cidr": "0.0.0.0/0"}]})
     policies = written(cluster_snapshot(network("acme.default"), *nodes, more))
 
-    assert can_reach(FRONT, OWN, TrafficPort(8080), policies)
-    assert not can_reach(FRONT, OWN, TrafficPort(22), policies)
-    assert not can_reach(OWN, FRONT, TrafficPort(8080), policies)
+    assert is_allowed(FRONT, OWN, TrafficPort(8080), policies)
+    assert not is_allowed(FRONT, OWN, TrafficPort(22), policies)
+    assert not is_allowed(OWN, FRONT, TrafficPort(8080), policies)
     tenants = replace(
         FRONT, namespace_labels={**FRONT.namespace_labels, "arktos.futurewei.com/tenant": "bolt"}
     )
-    assert not can_reach(tenants, OWN, TrafficPort(8080), policies)
-    assert can_reach(outside("172.18.0.1"), OWN, TrafficPort(22), policies)
-    assert can_reach(outside("203.0.113.7"), OWN, TrafficPort(22), policies)
-    assert not can_reach(outside("198.51.100.7"), OWN, TrafficPort(22), policies)
+    assert not is_allowed(tenants, OWN, TrafficPort(8080), policies)
+    assert is_allowed(outside("172.18.0.1"), OWN, TrafficPort(22), policies)
+    assert is_allowed(outside("203.0.113.7"), OWN, TrafficPort(22), policies)
+    assert not is_allowed(outside("198.51.100.7"), OWN, TrafficPort(22), policies)
     for address, reached in {
         "198.51.100.7": True,
         "10.4.2.1": True,
@@ -322,7 +322,7 @@ def test_policies_allow_what_the_platform_allows_and_guards_let_through() -> Non
         "172.18.0.1": False,  # a node
         "169.254.169.254": False,
     }.items():
-        assert can_reach(OWN, outside(address), TrafficPort(443), policies) is reached, address
+        assert is_allowed(OWN, outside(address), TrafficPort(443), policies) is reached, address
 
 
 def test_ranges_are_not_opened_where_it_is_not_known_which_addresses_pods_have() -> None:
@@ -331,8 +331,8 @@ def test_ranges_are_not_opened_where_it_is_not_known_which_addresses_pods_have()
         seen = cluster_snapshot(net, pods, bound("node-1", "10.4.1.5"), everywhere)
         policies = written(seen)
 
-        assert not can_reach(OWN, outside("198.51.100.7"), TrafficPort(443), policies)
-        assert can_reach(OWN, outside("172.18.0.1"), TrafficPort(443), policies)
+        assert not is_allowed(OWN, outside("198.51.100.7"), TrafficPort(443), policies)
+        assert is_allowed(OWN, outside("172.18.0.1"), TrafficPort(443), policies)
 
 
 def test_pods_of_others_with_the_networks_labels_do_not_close_its_ranges() -> None:
@@ -342,7 +342,7 @@ def test_pods_of_others_with_the_networks_labels_do_not_close_its_ranges() -> No
 
     policies = written(cluster_snapshot(net, *known, forged, everywhere))
 
-    assert can_reach(OWN, outside("198.51.100.7"), TrafficPort(443), policies)
+    assert is_allowed(OWN, outside("198.51.100.7"), TrafficPort(443), policies)
 
 
 def test_a_range_within_the_cluster_opens_nothing() -> None:
@@ -350,4 +350,4 @@ def test_a_range_within_the_cluster_opens_nothing() -> None:
         network("acme.default"), node(podCIDR="10.4.0.0/16"), access(to=[{"cidr": "10.4.1.0/24"}])
     )
 
-    assert not can_reach(OWN, FRONT, TrafficPort(443), written(seen))
+    assert not is_allowed(OWN, FRONT, TrafficPort(443), written(seen))

@@ -12,7 +12,7 @@ from hanse.features.networks.isolation import IsolationInputs, isolation_policie
 from hanse.features.networks.names import DNS, NETWORK, TENANT, NetworkName
 from hanse.features.networks.reachability import (
     OUTSIDE,
-    can_reach,
+    is_allowed,
     reachability_matrix,
 )
 from hanse.features.networks.traffic import TrafficEndpoint, TrafficPort
@@ -62,7 +62,7 @@ def spot(space: str, network: str | None = None, **labels: str) -> TrafficEndpoi
 def reaches(
     one: TrafficEndpoint, other: TrafficEndpoint, policies: Sequence[NetworkPolicy], port: int = 80
 ) -> bool:
-    return can_reach(one, other, TrafficPort(port), policies)
+    return is_allowed(one, other, TrafficPort(port), policies)
 
 
 def user_policy(text: str, space: str = "acme-web", name: str = "mine") -> NetworkPolicy:
@@ -107,11 +107,11 @@ def test_dns_and_the_api_server_are_reached_and_nothing_else_of_theirs() -> None
     api = TrafficEndpoint("api", addresses=(API[0],))
     pod = spot("acme-web", "lab")
 
-    assert can_reach(pod, dns, TrafficPort(53, "UDP"), policies)
-    assert can_reach(pod, api, TrafficPort(API[1]), policies)
-    assert not can_reach(pod, api, TrafficPort(22), policies)
-    assert not can_reach(spot("acme-web", "default"), dns, TrafficPort(53, "UDP"), policies)
-    assert can_reach(dns, api, TrafficPort(API[1]), policies)
+    assert is_allowed(pod, dns, TrafficPort(53, "UDP"), policies)
+    assert is_allowed(pod, api, TrafficPort(API[1]), policies)
+    assert not is_allowed(pod, api, TrafficPort(22), policies)
+    assert not is_allowed(spot("acme-web", "default"), dns, TrafficPort(53, "UDP"), policies)
+    assert is_allowed(dns, api, TrafficPort(API[1]), policies)
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -127,10 +127,10 @@ def test_the_shared_dns_server_is_asked_where_networks_share_it_and_nothing_else
     pod = spot("acme-web", "lab")
 
     for protocol in ("UDP", "TCP"):
-        assert can_reach(pod, server, TrafficPort(53, protocol), policies) == shared
-        assert not any(can_reach(pod, o, TrafficPort(53, protocol), policies) for o in others)
-    assert not can_reach(pod, server, TrafficPort(8080), policies)
-    assert not can_reach(server, pod, TrafficPort(53, "UDP"), policies)
+        assert is_allowed(pod, server, TrafficPort(53, protocol), policies) == shared
+        assert not any(is_allowed(pod, o, TrafficPort(53, protocol), policies) for o in others)
+    assert not is_allowed(pod, server, TrafficPort(8080), policies)
+    assert not is_allowed(server, pod, TrafficPort(53, "UDP"), policies)
 
 
 def test_policies_of_users_cannot_narrow_where_no_guard_isolates() -> None:
@@ -140,7 +140,7 @@ def test_policies_of_users_cannot_narrow_where_no_guard_isolates() -> None:
     pod = spot("acme-web", "lab")
 
     assert reaches(pod, spot("acme-db", "lab"), written([law]))
-    assert can_reach(pod, dns, TrafficPort(53, "UDP"), written([law]))
+    assert is_allowed(pod, dns, TrafficPort(53, "UDP"), written([law]))
 
 
 def test_no_two_policies_of_a_namespace_have_one_name() -> None:

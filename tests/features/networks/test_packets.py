@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hanse.features.networks.names import DNS, TENANT, NetworkName
-from hanse.features.networks.reachability import can_reach
+from hanse.features.networks.reachability import is_allowed
 from hanse.features.networks.traffic import TrafficEndpoint, TrafficPort
 from tests.features.networks.nftables import ruleset
 from tests.features.networks.test_isolation import spot, written
@@ -68,7 +68,7 @@ def test_packets_pass_between_pods_of_one_network_and_no_others() -> None:
     expected = {
         (a.name, b.name, traffic_port.port)
         for a, b, traffic_port in product(pods, pods, PORTS)
-        if a is b or can_reach(a, b, traffic_port, policies)
+        if a is b or is_allowed(a, b, traffic_port, policies)
     }
     assert reached == expected
     assert ("10.4.0.1", "10.4.0.2", 8080) in reached

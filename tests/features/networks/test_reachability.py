@@ -11,7 +11,7 @@ from hanse.features.networks.admin_reachability import unevaluated_ports
 from hanse.features.networks.antrea_reachability import antrea_rules, unevaluated
 from hanse.features.networks.isolation import cluster_network_policies
 from hanse.features.networks.names import NETWORK, TENANT, NetworkName
-from hanse.features.networks.reachability import can_reach, reachability_matrix
+from hanse.features.networks.reachability import is_allowed, reachability_matrix
 from hanse.features.networks.traffic import TrafficEndpoint, TrafficPort
 from hanse.model.kinds.antrea import AntreaClusterNetworkPolicy, AntreaNetworkPolicy, Tier
 from hanse.model.kinds.core import Namespace
@@ -40,7 +40,7 @@ WORLD = TrafficEndpoint("world", addresses=("203.0.113.9",))
 def reaches(
     one: TrafficEndpoint, other: TrafficEndpoint, *policies: NetworkPolicy, port: int = 8080
 ) -> bool:
-    return can_reach(one, other, TrafficPort(port), policies)
+    return is_allowed(one, other, TrafficPort(port), policies)
 
 
 def test_without_policies_everybody_reaches_everybody() -> None:
@@ -179,7 +179,7 @@ def test_a_policy_is_about_its_own_namespace() -> None:
 def test_which_ports_are_open(ports: str, traffic_port: TrafficPort, open_: bool) -> None:
     law = policy(f"{{podSelector: {{}}, ingress: [{{ports: {ports}}}]}}")
 
-    assert can_reach(WEB, DB, traffic_port, [law]) is open_
+    assert is_allowed(WEB, DB, traffic_port, [law]) is open_
 
 
 @pytest.mark.parametrize(
@@ -232,12 +232,12 @@ def test_policies_of_administrators_decide_before_and_after_network_policies() -
         spec=NetworkPolicySpec(ingress=(IngressPolicyRule(),)),
     )
 
-    assert can_reach(one, other, http, [], [deny, accept])
-    assert not can_reach(one, other, https, [opens], [deny, accept])
-    assert can_reach(one, other, https, [], [passing, deny])
-    assert not can_reach(one, other, https, [], [baseline])
-    assert can_reach(one, other, https, [opens], [baseline])
-    assert can_reach(other, one, https, [], [deny, baseline])
+    assert is_allowed(one, other, http, [], [deny, accept])
+    assert not is_allowed(one, other, https, [opens], [deny, accept])
+    assert is_allowed(one, other, https, [], [passing, deny])
+    assert not is_allowed(one, other, https, [], [baseline])
+    assert is_allowed(one, other, https, [opens], [baseline])
+    assert is_allowed(other, one, https, [], [deny, baseline])
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_a_rule_of_administrators_for_a_port_by_name_decides_nothing_and_is_told
     rule = {"action": "Deny", "from": [{"namespaces": {}}], **ports}
     named = cluster_policy("named", ingress=[rule])
 
-    assert can_reach(BOLT, ACME, TrafficPort(80), [], [named])
+    assert is_allowed(BOLT, ACME, TrafficPort(80), [], [named])
     assert unevaluated_ports([named]) == [f"named: {next(iter(next(iter(ports.values()))[0]))}"]
 
 
@@ -308,7 +308,7 @@ def test_policies_of_antrea_decide_by_tier_and_priority(
 
     rules = antrea_rules(policies, [late])
 
-    assert can_reach(BOLT, ACME, TrafficPort(port), laws, (), rules) is reached
+    assert is_allowed(BOLT, ACME, TrafficPort(port), laws, (), rules) is reached
 
 
 def test_policies_of_antrea_in_a_namespace_are_about_its_pods() -> None:
@@ -320,9 +320,9 @@ def test_policies_of_antrea_in_a_namespace_are_about_its_pods() -> None:
     rules = antrea_rules([own])
     friend = structs.replace(ACME, name="c")
 
-    assert not can_reach(friend, ACME, TrafficPort(80), [], (), rules)
-    assert can_reach(BOLT, ACME, TrafficPort(80), [], (), rules)
-    assert can_reach(friend, BOLT, TrafficPort(80), [], (), rules)
+    assert not is_allowed(friend, ACME, TrafficPort(80), [], (), rules)
+    assert is_allowed(BOLT, ACME, TrafficPort(80), [], (), rules)
+    assert is_allowed(friend, BOLT, TrafficPort(80), [], (), rules)
 
 
 def test_what_is_not_evaluated_of_policies_of_antrea_is_told() -> None:
@@ -339,7 +339,7 @@ def test_what_is_not_evaluated_of_policies_of_antrea_is_told() -> None:
         "group: group",
         "source: ports.sourcePort",
     ]
-    assert can_reach(BOLT, ACME, TrafficPort(80), [], (), antrea_rules([source]))
+    assert is_allowed(BOLT, ACME, TrafficPort(80), [], (), antrea_rules([source]))
 
 
 def test_the_matrix_knows_the_policies_that_we_write_for_administrators() -> None:
@@ -372,7 +372,7 @@ def test_policies_of_administrators_count_pods_without_label_to_the_default_netw
 
     def both_ways(one: TrafficEndpoint, other: TrafficEndpoint) -> set[bool]:
         pairs = ((one, other), (other, one))
-        return {can_reach(a, b, TrafficPort(80), (), admin) for a, b in pairs}
+        return {is_allowed(a, b, TrafficPort(80), (), admin) for a, b in pairs}
 
     assert both_ways(bare, own) == {True}
     assert both_ways(bare, tenant_pod("acme", "lab")) == {False}
@@ -383,8 +383,8 @@ def test_policies_of_administrators_pass_pods_without_label_of_peers() -> None:
     lab, bolt = NetworkName("acme", "lab"), NetworkName("bolt")
     admin = [*cluster_network_policies(lab, (bolt,)), *cluster_network_policies(bolt, (lab,))]
 
-    assert can_reach(tenant_pod("acme", "lab"), tenant_pod("bolt"), TrafficPort(80), (), admin)
-    assert can_reach(tenant_pod("bolt"), tenant_pod("acme", "lab"), TrafficPort(80), (), admin)
+    assert is_allowed(tenant_pod("acme", "lab"), tenant_pod("bolt"), TrafficPort(80), (), admin)
+    assert is_allowed(tenant_pod("bolt"), tenant_pod("acme", "lab"), TrafficPort(80), (), admin)
 
 
 def test_the_matrix_tries_a_pod_without_label_in_the_default_network() -> None:

@@ -65,7 +65,7 @@ def ignore_flips(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_former_uid(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(decision, "_blocked_without_parent", decision._blocked)
+    patch.setattr(decision, "_blocked_without_parent", decision._blocked_decision)
 
 
 def skip_parent_confirmation(patch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ import pytest
 from hanse.cli.fleet import build_fleet
 from hanse.features.policies.content import FEDERATED, Content
 from hanse.features.policies.ledger import LocalState, PolicyRecord, record_config_map
-from hanse.features.policies.listing import MemberStatus, list_policies, parse_policy_label
+from hanse.features.policies.listing import MemberStatus, list_shown_policies, parse_policy_label
 from hanse.features.policies.versions import EMPTY_HISTORY, History, append_event, merge
 from hanse.features.policies.view import OBJECTS
 from hanse.model.judgement import Judgement
@@ -35,7 +35,7 @@ def record(history: History, here: LocalState) -> ConfigMap:
 def test_a_policy_is_shown_with_where_it_was_made_and_its_status_everywhere() -> None:
     blocked = LocalState(phase="Blocked", reason="Refused", message="no tier gold")
 
-    (view,) = list_policies(
+    (view,) = list_shown_policies(
         {"lubeck": [record(MADE, APPLIED)], "bergen": [record(MADE, blocked)], "rome": []}
     )
 
@@ -52,7 +52,7 @@ def test_versions_that_crossed_are_shown_with_what_was_kept() -> None:
     one = append_event(MADE, "lubeck~1", "Present", Content(spec={"priority": 2}), "b")
     other = append_event(MADE, "bergen~1", "Present", Content(spec={"priority": 3}), "c")
 
-    (view,) = list_policies({"lubeck": [record(merge(one, other), APPLIED)]})
+    (view,) = list_shown_policies({"lubeck": [record(merge(one, other), APPLIED)]})
 
     assert [(o.cluster, o.spec) for o in view.overruled] == [("bergen", {"priority": 3})]
 
@@ -63,8 +63,8 @@ def test_a_deleted_policy_is_shown_only_while_something_is_wrong_with_it() -> No
         phase="Quarantined", reason="Flapping", message="again and again", uid="2"
     )
 
-    assert list_policies({"lubeck": [record(deleted, LocalState(phase="Released"))]}) == []
-    assert len(list_policies({"lubeck": [record(deleted, quarantined)]})) == 1
+    assert list_shown_policies({"lubeck": [record(deleted, LocalState(phase="Released"))]}) == []
+    assert len(list_shown_policies({"lubeck": [record(deleted, quarantined)]})) == 1
 
 
 def test_a_namespace_that_is_not_there_is_no_trouble() -> None:
@@ -72,7 +72,7 @@ def test_a_namespace_that_is_not_there_is_no_trouble() -> None:
         phase="Blocked", reason="NamespaceMissing", message="no namespace shop"
     )
 
-    (view,) = list_policies(
+    (view,) = list_shown_policies(
         {"lubeck": [record(MADE, APPLIED)], "bergen": [record(MADE, without_namespace)]}
     )
 

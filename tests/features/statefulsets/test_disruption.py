@@ -84,7 +84,7 @@ def test_nothing_is_taken_down_without_a_permit(
     step = next_step(part_state, others, Rules(budget=budget, floor=3), NO_PERMIT)
 
     assert step.replicas >= len(pods)
-    lowered = range(min(step.partition, len(pods)), min(part_state.released, len(pods)))
+    lowered = range(min(step.partition, len(pods)), min(part_state.current_partition, len(pods)))
     assert all(part_state.is_updated(o) for o in lowered) or outdated
     assert not (outdated and step.updates)
     assert not step.opens

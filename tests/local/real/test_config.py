@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hanse.local.ranges import address_ranges
-from hanse.local.real.config import Broker, ClusterConfig, Role, Workloads, commands
+from hanse.local.real.config import Broker, ClusterConfig, Role, Workloads, server_commands
 from hanse.local.real.fleet import RealFleet
 from hanse.local.real.kwok import node_objects
 from hanse.local.real.programs import ALL
@@ -38,7 +38,7 @@ def test_a_fleet_that_is_too_large_is_refused() -> None:
 
 
 def test_a_cluster_with_workloads_runs_all_its_servers() -> None:
-    programs = [command.program for command in commands(config(Workloads()), BINARIES)]
+    programs = [command.program for command in server_commands(config(Workloads()), BINARIES)]
 
     assert programs == [
         "etcd",
@@ -50,7 +50,10 @@ def test_a_cluster_with_workloads_runs_all_its_servers() -> None:
 
 
 def test_a_broker_runs_no_workload_controllers() -> None:
-    parts = {command.program: command.arguments for command in commands(config(Broker()), BINARIES)}
+    parts = {
+        command.program: command.arguments
+        for command in server_commands(config(Broker()), BINARIES)
+    }
 
     assert list(parts) == ["etcd", "kube-apiserver", "kube-controller-manager"]
     [controllers] = [
@@ -61,7 +64,9 @@ def test_a_broker_runs_no_workload_controllers() -> None:
 
 
 def test_only_the_api_server_takes_a_port() -> None:
-    ports = {command.program: command.port for command in commands(config(Workloads()), BINARIES)}
+    ports = {
+        command.program: command.port for command in server_commands(config(Workloads()), BINARIES)
+    }
 
     assert {program for program, port in ports.items() if port} == {"kube-apiserver"}
 

@@ -8,11 +8,16 @@ import pytest
 from tinykube.builtin_resources import BUILTINS
 from tinykube.controllers.controller import Create, Delete, Patch, RecordEvent, Replace
 from tinykube.controllers.events import EventRecorder
-from tinykube.controllers.garbagecollector import OwnersByState, collect
+from tinykube.controllers.garbagecollector import OwnersByState, plan_collection
 from tinykube.controllers.job import sync_job
 from tinykube.controllers.namespace import NamespaceContent, sync_namespace
 from tinykube.controllers.objects import find_condition, name_of
-from tinykube.controllers.persistentvolume import bind, can_bind, needs_volume, volume_for
+from tinykube.controllers.persistentvolume import (
+    binding_patches,
+    can_bind,
+    needs_volume,
+    volume_for,
+)
 from tinykube.controllers.service_loadbalancer import (
     AddressPool,
     desired_addresses,
@@ -45,13 +50,13 @@ WAITING = {"kind": "ReplicaSet", "uid": "waiting"}
 def test_writes_by_the_state_of_owners(owners: OwnersByState, expected: list[type]) -> None:
     owned = pod("a", ownerReferences=[SOLID, DEAD])
 
-    assert [type(one) for one in collect("pods", owned, owners, []).writes] == expected
+    assert [type(one) for one in plan_collection("pods", owned, owners, []).writes] == expected
 
 
 def test_a_dependent_with_dependents_is_deleted_in_the_foreground() -> None:
     owned = pod("a", ownerReferences=[WAITING])
 
-    (write,) = collect("pods", owned, OwnersByState(waiting=(WAITING,)), [pod("b")]).writes
+    (write,) = plan_collection("pods", owned, OwnersByState(waiting=(WAITING,)), [pod("b")]).writes
 
     assert isinstance(write, Delete)
     assert write.propagation == "Foreground"
@@ -184,7 +189,7 @@ def test_a_volume_that_a_claim_names_is_reserved_for_it_and_not_bound_to_another
     }
     volume: Object = {"metadata": {"name": "disk"}, "spec": {"capacity": {"storage": "1Gi"}}}
 
-    reserved = next(p for p in bind(claim, volume) if p.body.get("spec"))
+    reserved = next(p for p in binding_patches(claim, volume) if p.body.get("spec"))
 
     assert can_bind(claim, volume)
     assert name_of(reserved.target) == "disk"

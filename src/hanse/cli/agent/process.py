@@ -137,7 +137,7 @@ async def _run_agent(
             local=HttpTransport(access.local),
             broker=HttpTransport(broker) if broker is not None else None,
             broker_credentials=broker,
-            external_systems=app.external_systems(settings.options),
+            external_systems=app.configured_name_server(settings.options),
             features=app.features(settings.options),
             hooks=app.hooks(settings.options),
         ),

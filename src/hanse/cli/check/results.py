@@ -182,7 +182,7 @@ def _other_controllers(preview: ClusterPreview) -> Iterator[CheckResult]:
 
     Unknown if the definitions could not be listed, else ok.
     """
-    definitions = _definitions(preview)
+    definitions = _definition_specs(preview)
     check = "other controllers"
     if definitions is None:
         yield CheckResult(
@@ -190,7 +190,7 @@ def _other_controllers(preview: ClusterPreview) -> Iterator[CheckResult]:
             check,
             "unknown",
             "the CustomResourceDefinitions could not be listed",
-            _list_definitions(preview.name),
+            _list_definitions_command(preview.name),
         )
         return
     existing = definitions.get(SERVICE_EXPORTS)
@@ -293,7 +293,7 @@ def _judge_overlap(
         f"{overlap.other_kind} range {overlap.other_range} of {overlap.other}"
     )
     definitions = {
-        p.name: _definitions(p) for p in members if p.name in (overlap.one, overlap.other)
+        p.name: _definition_specs(p) for p in members if p.name in (overlap.one, overlap.other)
     }
     unlisted = [name for name, found in definitions.items() if found is None]
     without = [
@@ -309,11 +309,13 @@ def _judge_overlap(
         remedy += "; or publish pods: --profile kep-1645"
     if not without:
         message += f"; whether {first_of(unlisted)} has Globalnet is not known"
-        return CheckResult(names, "overlaps", "unknown", message, _list_definitions(unlisted[0]))
+        return CheckResult(
+            names, "overlaps", "unknown", message, _list_definitions_command(unlisted[0])
+        )
     return CheckResult(names, "overlaps", "failed", message, remedy)
 
 
-def _definitions(preview: ClusterPreview) -> dict[str, Raw] | None:
+def _definition_specs(preview: ClusterPreview) -> dict[str, Raw] | None:
     """The specs of a cluster's CustomResourceDefinitions, as JSON, by name.
 
     None if they could not be listed, or the cluster could not be read.
@@ -322,7 +324,7 @@ def _definitions(preview: ClusterPreview) -> dict[str, Raw] | None:
     return found.definitions if isinstance(found, ClusterInventory) else None
 
 
-def _list_definitions(cluster: str) -> str:
+def _list_definitions_command(cluster: str) -> str:
     """The `kubectl` command, as a remedy, that lists the CustomResourceDefinitions of a cluster."""
     return f"kubectl --context {cluster} get customresourcedefinitions"
 

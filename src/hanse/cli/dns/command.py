@@ -261,7 +261,7 @@ def command(
     replicas = parse_replica_names(replica_zone, federation)
     options = app.Options(features, broker_namespace, statefulsets=replicas)
     tenant = _network_zone(view, network, namespaces, follow=follow)
-    serve = _serving_names(view, options, tenant, domain if networks else "")
+    serve = _choose_serving(view, options, tenant, domain if networks else "")
     workers = workers or min(os.cpu_count() or 1, 4)
     listeners = [_bind(address, workers) for address in listen]
     metrics_listener = bind_listener("--metrics-listen", metrics_listen) if metrics_listen else None
@@ -303,7 +303,7 @@ def corefile(
         click.echo(server_block(names.federation_zone, servers), nl=False)
 
 
-def _serving_names(
+def _choose_serving(
     view: "View", options: "Options", tenant: "ZoneSource | None", domain: str
 ) -> "Callable[[ServerProcess], AbstractAsyncContextManager[None]]":
     """The context manager, to be called with a process, that serves names as the options say.

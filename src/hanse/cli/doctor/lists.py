@@ -75,7 +75,7 @@ def further_lists(reads: Collection[ClusterRead]) -> dict[str, set[Watch]]:
     configurations are among them where ours may exist, and everywhere if an agent reports refused
     writes.
     """
-    has_broker = has_heartbeats(reads)
+    has_broker = has_member_leases(reads)
     found = {
         one.context: {*_needed(one, has_broker=has_broker)} for one in reads if not one.failure
     }
@@ -121,7 +121,7 @@ def _needed(read: ClusterRead, *, has_broker: bool) -> Iterator[Watch]:
         yield from (NODE_GUARDS, GUARD_LEASES)
 
 
-def has_heartbeats(reads: Iterable[ClusterRead]) -> bool:
+def has_member_leases(reads: Iterable[ClusterRead]) -> bool:
     """Whether one of the clusters has a member's Lease, renewed or not: then it is a broker."""
     return any(MEMBER in one.metadata.labels for read in reads for one in read.objects(Lease))
 

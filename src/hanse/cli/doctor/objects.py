@@ -16,13 +16,13 @@ from hanse.cli.doctor.lists import (
     RANGES,
     SECRETS,
     SLICES,
-    has_heartbeats,
+    has_member_leases,
     our_webhooks,
 )
 from hanse.cli.doctor.name_servers import check_name_servers
 from hanse.cli.doctor.node_guards import check_node_guards
 from hanse.cli.doctor.tokens import check_tokens
-from hanse.cli.doctor.updates import VERSION, minor_version, update_agent
+from hanse.cli.doctor.updates import VERSION, minor_version, update_agent_command
 from hanse.cli.fleet import ClusterRead, contexts_of
 from hanse.features.admission.configuration import NAME as WEBHOOKS_NAME
 from hanse.features.networks.ranges import overlaps, parse_range
@@ -123,7 +123,7 @@ def _unserved_webhooks(read: ClusterRead) -> Iterator[Finding]:
         yield Finding(
             read.context,
             f"webhook {webhook} has no ready endpoints behind {service}",
-            (is_agents and _serve_webhooks(read))
+            (is_agents and _serve_webhooks_command(read))
             or f"kubectl --context {read.context} delete {kind.name.lower()} {configuration.name}",
             "WebhookDown",
             subject,
@@ -132,7 +132,7 @@ def _unserved_webhooks(read: ClusterRead) -> Iterator[Finding]:
         )
 
 
-def _serve_webhooks(read: ClusterRead) -> str:
+def _serve_webhooks_command(read: ClusterRead) -> str:
     """The command that restarts the agent, or scales it up from zero; empty without an agent.
 
     The agent is the Deployment of its name in hanse-system, if that was listed.
@@ -227,7 +227,7 @@ def _overlapping_clusters(clusters: Sequence[ClusterRead]) -> Iterator[Finding]:
 
     Nothing if any cluster is a broker with members' Leases: its ClusterMembers tell ranges then.
     """
-    if has_heartbeats(clusters):
+    if has_member_leases(clusters):
         return
     ranges = {read.context: [*_cluster_ranges(read)] for read in clusters}
     for one, other in combinations(ranges, 2):
@@ -301,7 +301,7 @@ def _version_skew(clusters: Sequence[ClusterRead]) -> Iterator[Finding]:
     for read, one, version in agents:
         far = next((other for other in known if _is_far(version, known[other])), "")
         if far:
-            update = update_agent(read.context, one)
+            update = update_agent_command(read.context, one)
             yield Finding(
                 read.context,
                 f"its agent is version {version}, and {far} is {known[far]}",

@@ -11,7 +11,7 @@ _RELEASE = "meta.helm.sh/release-name"
 _RELEASE_NAMESPACE = "meta.helm.sh/release-namespace"
 
 
-def update_agent(context: str, agent: Deployment) -> str:
+def update_agent_command(context: str, agent: Deployment) -> str:
     """The command that updates an agent; empty where this program's minor version is the older one.
 
     A release of Helm keeps its values. Another Deployment gets the image of our version from where

@@ -107,7 +107,7 @@ async def _read(client: Client, path: str) -> bytes:
     return json.dumps(redact(decode_json(response.body)), indent=1).encode()
 
 
-def write_bundle(files: Files, folder: str) -> bytes:
+def pack_bundle(files: Files, folder: str) -> bytes:
     """The files as a gzipped tar archive in memory, all in one folder."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:

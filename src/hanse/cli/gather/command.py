@@ -36,7 +36,7 @@ def command(context: click.Context, output: Path | None) -> None:
     from hanse.cli.doctor.examination import FleetExamination, examine_clusters
     from hanse.cli.errors import CommandFailed
     from hanse.cli.findings import report_document
-    from hanse.cli.gather.bundle import Files, as_json, gather, save_bundle, write_bundle
+    from hanse.cli.gather.bundle import Files, as_json, gather, pack_bundle, save_bundle
     from hanse.cli.process import run_async, start_logging
 
     settings = global_options(context)
@@ -54,7 +54,7 @@ def command(context: click.Context, output: Path | None) -> None:
     name = time.strftime("hanse-%Y%m%d-%H%M%S")
     place = output or Path(f"{name}.tar.gz")
     try:
-        save_bundle(place, write_bundle(files, name))
+        save_bundle(place, pack_bundle(files, name))
     except OSError as error:
         raise CommandFailed(f"{place} cannot be written: {error.strerror}") from None
     found = len(examination.report.findings)

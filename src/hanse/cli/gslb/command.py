@@ -135,14 +135,14 @@ def drain(context: click.Context, site: str, back: bool, dry_run: bool) -> None:
       hanse gslb drain hamburg --back
     """
     from hanse.cli.clusters import select_clusters
-    from hanse.cli.gslb.drain import DrainRequest, drain_site
+    from hanse.cli.gslb.drain import DrainRequest, drain_or_restore_site
     from hanse.cli.process import run_async, start_logging
 
     settings = global_options(context)
     start_logging(settings)
     clusters = select_clusters(settings)
     request = DrainRequest(site, back, dry_run)
-    run_async(lambda: drain_site(request, clusters, click.echo))
+    run_async(lambda: drain_or_restore_site(request, clusters, click.echo))
 
 
 def _run_leader_change(

@@ -48,7 +48,9 @@ class DrainPlan(Struct, frozen=True):
         return [f"{would}{self.effect}", *self.notes]
 
 
-async def drain_site(request: DrainRequest, clusters: Sequence[ClusterAccess], echo: Echo) -> None:
+async def drain_or_restore_site(
+    request: DrainRequest, clusters: Sequence[ClusterAccess], echo: Echo
+) -> None:
     """Echo what `plan_drain` plans and patch the leader's policy; a dry run only echoes.
 
     Raises `InputError` without a single leader and policy, or as `plan_drain` does, and

@@ -17,7 +17,7 @@ from hanse.cli.inventory import credentials_expiry
 from hanse.cli.join.agent import apply_agent
 from hanse.cli.join.claims import check_cluster_id, read_claims
 from hanse.cli.join.guard import await_policies_in_force, members_attack
-from hanse.cli.join.move import begin_move, connected, set_moving
+from hanse.cli.join.move import begin_move, connect_brokers, set_moving
 from hanse.cli.join.replace import replace_member
 from hanse.cli.join.restore import restore_members
 from hanse.cli.join.rotation import finish_rotation
@@ -187,7 +187,7 @@ async def join_broker(request: BrokerJoin, *, dry_run: bool) -> None:
         ]
         on_broker += deleted(await remove(broker, revoked, dry_run=dry_run))
         on_member = await apply_agent(member, request.cluster, options, dry_run=dry_run)
-        token, secret = await _secret(member, broker, request, dry_run=dry_run)
+        token, secret = await _issue_secret(member, broker, request, dry_run=dry_run)
         on_member += await apply(member, secret, dry_run=dry_run)
         report_applied(request.broker.name, on_broker, dry_run=dry_run)
         report_applied(request.member.name, on_member, dry_run=dry_run)
@@ -221,7 +221,7 @@ async def enter_broker(request: BrokerJoin, former: ClusterAccess | None, *, dry
     if former is None:
         await join_broker(request, dry_run=dry_run)
         return
-    async with connected(former, request.broker, request.namespace) as brokers:
+    async with connect_brokers(former, request.broker, request.namespace) as brokers:
         await _check_broker(brokers.new.client, request)
         await begin_move(brokers, dry_run=dry_run)
     await join_broker(replace(request, former=former.name), dry_run=dry_run)
@@ -326,7 +326,7 @@ async def _begin_phase(broker: Client, request: BrokerJoin) -> None:
         await set_moving(broker, record, moving=True)
 
 
-async def _secret(
+async def _issue_secret(
     member: Client, broker: Client, request: BrokerJoin, *, dry_run: bool
 ) -> tuple[str, tuple[Manifest, ...]]:
     """A new token and the Secret for the cluster; ("", ()) if the Secret that it has still holds.

@@ -68,7 +68,7 @@ async def join_federation(request: MembershipRequest, *, dry_run: bool) -> None:
     async with AsyncExitStack() as stack:
         member = await open_participant(stack, request.member)
         named = await named_supervisors(stack, request)
-        await _check(member, named, request)
+        await _check_joining(member, named, request)
         fleet = await find_fleet(stack, request.federation, named, request.contexts)
         others = _other_supervisors(fleet, request)
         entry = manifests.member_entry(request.cluster, await _server_url(request))
@@ -148,7 +148,7 @@ def federation_manifest(request: MembershipRequest, known: dict[str, Member]) ->
     )
 
 
-async def _check(
+async def _check_joining(
     member: Participant, named: Sequence[Participant], request: MembershipRequest
 ) -> None:
     """Raise `InputError`, before anything is written, if the cluster cannot join so.
@@ -208,7 +208,9 @@ async def _prepare(
     for supervisor in others:
         grant = _grant(member, request.cluster, supervisor, supervisor.cluster, request)
         wanted |= {str(one): one for one in account_manifests(grant)}
-    claims = manifests.claims(request.cluster, request.federation, supervisor=request.supervises)
+    claims = manifests.claim_manifests(
+        request.cluster, request.federation, supervisor=request.supervises
+    )
     system = [namespace(SYSTEM)]
     return done + await apply(member.client, (*system, *wanted.values(), *claims), dry_run=dry_run)
 

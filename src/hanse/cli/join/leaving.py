@@ -69,7 +69,7 @@ async def leave_federation(request: MembershipRequest, *, dry_run: bool) -> None
         member = await open_participant(stack, request.member)
         named = await named_supervisors(stack, request)
         await _check_leaving(member, named, request)
-        named = [member, *named, *await _leader_of(member, stack, request)]
+        named = [member, *named, *await _connect_leaders(member, stack, request)]
         fleet = await find_fleet(stack, request.federation, named, request.contexts)
         others = fleet.supervising - {request.cluster}
         fleet.require(others, f"supervises {request.federation}, too")
@@ -244,7 +244,7 @@ def _no_federation(participant: Participant, request: MembershipRequest) -> Inpu
     )
 
 
-async def _leader_of(
+async def _connect_leaders(
     member: Participant, stack: AsyncExitStack, request: MembershipRequest
 ) -> list[Participant]:
     """Connect the holder of the member's Lease, and supervisors recorded by an unfinished leave.
@@ -395,7 +395,7 @@ async def _remove_traces(
     for owner in await account_owners(member.client):
         done += await revoke_account(member.client, cluster, owner, dry_run=dry_run)
     policies = manifests.supervisor_policies(app.supervisor_rules(), cluster)
-    claims = manifests.claims(cluster, federation, supervisor=True)[1:]
+    claims = manifests.claim_manifests(cluster, federation, supervisor=True)[1:]
     rest = [*policies, *(_claim(n) for n in label_spellings("supervisor")), *reversed(claims)]
     done += deleted(await remove(member.client, rest, dry_run=dry_run))
     report_applied(member.name, done, dry_run=dry_run)
@@ -423,12 +423,12 @@ async def _wait_until_left(
         async with asyncio.timeout(RELEASE_TIMEOUT.total_seconds()):
             for supervisor in supervisors:
                 if {supervisor.cluster, ""} & {*owners}:
-                    await _wait_until_reported(supervisor, request)
+                    await _wait_until_unlisted(supervisor, request)
     except TimeoutError:
         return
 
 
-async def _wait_until_reported(supervisor: Participant, request: MembershipRequest) -> None:
+async def _wait_until_unlisted(supervisor: Participant, request: MembershipRequest) -> None:
     """Wait until one supervisor's Federation status does not list a cluster any more.
 
     Also returns if the Federation is gone, or no agent is seen to run in the supervisor for

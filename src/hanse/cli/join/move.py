@@ -53,7 +53,7 @@ class Brokers(Struct, frozen=True):
 
 
 @asynccontextmanager
-async def connected(
+async def connect_brokers(
     old: ClusterAccess, new: ClusterAccess, namespace: str
 ) -> AsyncIterator[Brokers]:
     """Connect the old and the new broker of a move until the block ends.

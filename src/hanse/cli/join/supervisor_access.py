@@ -56,7 +56,7 @@ def account_manifests(grant: AccessGrant) -> tuple[Manifest, ...]:
     """
     rules = manifests.rules_for(app.watches(grant.options), grant.cluster, grant.supervisor_id)
     policies = manifests.supervisor_policies(app.supervisor_rules(), grant.cluster)
-    return (*policies, *manifests.account(rules, grant.supervisor_id))
+    return (*policies, *manifests.account_manifests(rules, grant.supervisor_id))
 
 
 async def grant_secret(grant: AccessGrant, *, rotate: bool, dry_run: bool) -> list[AppliedManifest]:
@@ -116,7 +116,9 @@ async def revoke_account(
     by that.
     """
     rules = manifests.rules_for(app.watches(), cluster, supervisor)
-    account = [m for m in manifests.account(rules, supervisor) if m.kind.name != "Namespace"]
+    account = [
+        m for m in manifests.account_manifests(rules, supervisor) if m.kind.name != "Namespace"
+    ]
     return deleted(await remove(member, reversed(account), dry_run=dry_run))
 
 

@@ -152,9 +152,9 @@ def verify(
     start_logging(settings)
     cluster = select_cluster(settings)
     pairs = run_async(lambda: verify_networks(cluster, networks, image, timeout))
-    wrong = [pair for pair in pairs if pair.wrong]
+    wrong = [pair for pair in pairs if pair.contradicts]
     if as_json:
-        rows = [{**msgspec.to_builtins(pair), "wrong": pair.wrong} for pair in pairs]
+        rows = [{**msgspec.to_builtins(pair), "wrong": pair.contradicts} for pair in pairs]
         click.echo(json.dumps({"pairs": rows}, indent=2))
     else:
         cells = [(p.source, p.target, p.written, p.guarded or "-", p.seen) for p in pairs]

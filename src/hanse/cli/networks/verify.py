@@ -41,7 +41,7 @@ class SeenPair(Struct, frozen=True):
     """From all nodes that were tried, from some, or from none."""
 
     @property
-    def wrong(self) -> bool:
+    def contradicts(self) -> bool:
         """Whether what was seen contradicts what should be.
 
         True if the target is neither the source nor its peer, and was reached from any node; or if
@@ -116,7 +116,11 @@ class NetworksRun(Struct, frozen=True):
         try:
             servers = {name: self._place(name, nodes[0]) for name in networks}
             addresses = dict(
-                zip(networks, await asyncio.gather(*map(self._serve, servers.items())), strict=True)
+                zip(
+                    networks,
+                    await asyncio.gather(*map(self._start_server, servers.items())),
+                    strict=True,
+                )
             )
             several = await asyncio.gather(
                 *(
@@ -153,14 +157,14 @@ class NetworksRun(Struct, frozen=True):
         """The name of a network's pod that connects from the node of a number."""
         return f"{self.name}-{name.network}-{number}"
 
-    async def _serve(self, server: tuple[NetworkName, VerifiedCluster]) -> str:
+    async def _start_server(self, server: tuple[NetworkName, VerifiedCluster]) -> str:
         """Create a network's pod that answers, wait until it runs, and return its IP address.
 
         Raises `CommandFailed` if it is not ready in time.
         """
         name, place = server
         pod = f"{self.name}-{name.network}"
-        await place.create(manifests.server(pod, self.cluster, self.image))
+        await place.create(manifests.server_pod(pod, self.cluster, self.image))
         return await await_server(place, pod, self.seconds)
 
 

@@ -10,7 +10,7 @@ from hanse.cli.clusters import ClusterAccess, ReadFailure, connect, read_cluster
 from hanse.cli.errors import CommandFailed, InputError
 from hanse.features.policies.content import KINDS, Policy
 from hanse.features.policies.ledger import LEDGER_LABEL, POLICIES, RESOLVE_ANNOTATION
-from hanse.features.policies.listing import PolicyView, list_policies
+from hanse.features.policies.listing import PolicyView, list_shown_policies
 from hanse.features.policies.observation import KEEP, YIELD
 from hanse.kube.client import Client
 from hanse.kube.optional_reads import read_or_none
@@ -34,7 +34,7 @@ class Ledgers(Struct, frozen=True):
 
         One that was deleted is listed only if it needs attention.
         """
-        return list_policies(self.records)
+        return list_shown_policies(self.records)
 
     @property
     def needs_attention(self) -> bool:

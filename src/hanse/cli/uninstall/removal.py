@@ -340,7 +340,7 @@ async def _wait_until_gone(
     left, announced = list(several), False
     clock = asyncio.get_running_loop().time
     began = clock()
-    while left := [one for one in left if await _is_terminating(client, one)]:
+    while left := [one for one in left if await _still_exists(client, one)]:
         waited = clock() - began
         if waited > DELETION_TIMEOUT.total_seconds():
             raise CommandFailed(
@@ -359,7 +359,7 @@ def _first_and_count(found: list[OwnedObject]) -> str:
     return f"{found[0]} (and {len(found) - 1} more)" if len(found) > 1 else str(found[0])
 
 
-async def _is_terminating(client: Client, one: OwnedObject) -> bool:
+async def _still_exists(client: Client, one: OwnedObject) -> bool:
     """Whether a deleted object still exists, being deleted; False once it is gone.
 
     Raises `CommandFailed` if it is there without a deletionTimestamp: it was created again.

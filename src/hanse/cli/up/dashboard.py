@@ -59,7 +59,9 @@ class LocalDashboard:
     async def running(self, federation: LocalFederation) -> AsyncIterator[None]:
         """Serve the page on the socket bound before, with its actions, until the block ends."""
         self._federation = federation
-        async with self._dashboard.serving(self._listener, plan=self._plan, order=self._execute):
+        async with self._dashboard.serving(
+            self._listener, plan=self._plan, order=self._run_control_request
+        ):
             yield
 
     def close(self) -> None:
@@ -111,7 +113,7 @@ class LocalDashboard:
             await client.close()
         return {"changes": change_rows(planned)}
 
-    async def _execute(self, query: Mapping[str, Any]) -> Any:
+    async def _run_control_request(self, query: Mapping[str, Any]) -> Any:
         """Run a control request of the page, such as cutting a link, and return its result.
 
         Raises `ActionRefused` for an invalid request, or one that the federation refuses.

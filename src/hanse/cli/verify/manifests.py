@@ -31,7 +31,7 @@ def namespace(name: str) -> Wire:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
-def server(name: str, cluster: str, image: str) -> Wire:
+def server_pod(name: str, cluster: str, image: str) -> Wire:
     """A pod that answers TCP connections on `PORT` with the name of its cluster, among others."""
     container = {
         **_container("server", image, ["serve", f"--tcp={PORT}"]),
@@ -42,7 +42,7 @@ def server(name: str, cluster: str, image: str) -> Wire:
     return _pod(name, {"app": name}, [container], "Always")
 
 
-def client(name: str, image: str, commands: Sequence[Sequence[str]]) -> Wire:
+def client_pod(name: str, image: str, commands: Sequence[Sequence[str]]) -> Wire:
     """A pod with a container `try-N` for each command of `netcheck`; they are not restarted."""
     containers = [_container(f"try-{n}", image, list(one)) for n, one in enumerate(commands)]
     return _pod(name, {"app": "client"}, containers, "Never")
@@ -59,7 +59,7 @@ def service() -> Wire:
     }
 
 
-def isolation() -> Wire:
+def isolation_policy() -> Wire:
     """A NetworkPolicy that allows no connections to the pod `guarded`."""
     spec: Wire = {
         "podSelector": {"matchLabels": {"app": GUARDED}},
@@ -74,7 +74,7 @@ def isolation() -> Wire:
     }
 
 
-def export() -> Wire:
+def service_export() -> Wire:
     """The ServiceExport of the Service `verify`."""
     kind = ServiceExport.kind
     return {

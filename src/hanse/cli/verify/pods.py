@@ -155,7 +155,7 @@ async def _run_in_pod(
     An attempt that has not ended after `ATTEMPT_SECONDS` is not answered. Raises `CommandFailed` if
     the image cannot be pulled; the pod is left then.
     """
-    pod = manifests.client(name, cluster.image, [a.arguments for a in attempts])
+    pod = manifests.client_pod(name, cluster.image, [a.arguments for a in attempts])
     await cluster.create(pod)
     ended: dict[str, dict[str, Any]] = {}
     try:
@@ -168,14 +168,14 @@ async def _run_in_pod(
     except TimeoutError:
         pass  # those that have not ended have failed
     outcomes = [
-        await _outcome(cluster, name, number, attempt, ended.get(f"try-{number}"))
+        await _read_outcome(cluster, name, number, attempt, ended.get(f"try-{number}"))
         for number, attempt in enumerate(attempts)
     ]
     await cluster.delete_pod(name)
     return outcomes
 
 
-async def _outcome(
+async def _read_outcome(
     cluster: VerifiedCluster,
     pod: str,
     number: int,

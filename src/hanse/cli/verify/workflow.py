@@ -133,9 +133,9 @@ async def _deploy(cluster: VerifiedCluster, seconds: float) -> DeployedCluster:
     """
     await cluster.create(
         manifests.namespace(cluster.namespace),
-        manifests.isolation(),
-        manifests.server(manifests.SERVER, cluster.name, cluster.image),
-        manifests.server(manifests.GUARDED, cluster.name, cluster.image),
+        manifests.isolation_policy(),
+        manifests.server_pod(manifests.SERVER, cluster.name, cluster.image),
+        manifests.server_pod(manifests.GUARDED, cluster.name, cluster.image),
         manifests.service(),
     )
     server = await await_server(cluster, manifests.SERVER, seconds)
@@ -180,7 +180,7 @@ async def _export_and_await(
         return dict.fromkeys((c.name for c in clusters), None)
     installed = [c for c in clusters if await c.get(resource_path(ServiceImport.kind)) is not None]
     for cluster in installed:
-        await cluster.create(manifests.export())
+        await cluster.create(manifests.service_export())
     found: dict[str, ImportedService | None] = dict.fromkeys((c.name for c in clusters), None)
     try:
         async with asyncio.timeout(request.timeout.total_seconds()):

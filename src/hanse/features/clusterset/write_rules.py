@@ -1,7 +1,7 @@
 """What a member may write of the records on the broker: its own, but not its identity."""
 
 from hanse.model.kinds.hanse import ClusterMember
-from hanse.model.write_rules import HOME, Requirement, Writer, WriteRule, unchanged
+from hanse.model.write_rules import HOME, Requirement, Writer, WriteRule, unchanged_cel
 
 _OWN_RECORD = Requirement(
     "the ClusterMember has the writer's id as its name",
@@ -44,7 +44,12 @@ MEMBER_RULES = (
         ClusterMember.kind,
         ("patch",),
         "its own, by name",
-        (_OWN_RECORD, _OWN_PHASES, _NEXT_EPOCH, Requirement("the spec stays", unchanged("spec"))),
+        (
+            _OWN_RECORD,
+            _OWN_PHASES,
+            _NEXT_EPOCH,
+            Requirement("the spec stays", unchanged_cel("spec")),
+        ),
         subresource="status",
         namespace=HOME,
         own_name=True,

@@ -14,12 +14,12 @@ from hanse.model.affinity import ZONE_DISTRIBUTIONS
 from hanse.model.internal_addresses import (
     INTERNAL_FROM,
     PreferredAddress,
+    address_by_internal,
     decode_addresses,
     internal_addresses,
+    internal_by_address,
     parse_clusters,
     preferred_addresses,
-    published_from,
-    reached_from,
 )
 from hanse.model.kinds.core import LoadBalancerIngress, Node, Service
 from hanse.model.kinds.discovery import (
@@ -260,12 +260,12 @@ def _sharing(meta: Meta) -> tuple[ClusterId, ...]:
 
 def backends_from(cluster: ClusterId, backends: Backends) -> Backends:
     """The backends as a cluster reaches them: by internal address where it shares their network."""
-    return _with_addresses(backends, reached_from(cluster, backends.internal))
+    return _with_addresses(backends, internal_by_address(cluster, backends.internal))
 
 
 def _with_published_addresses(backends: Backends) -> Backends:
     """The backends with each internal address replaced by the one that other clusters reach."""
-    return _with_addresses(backends, published_from(backends.internal))
+    return _with_addresses(backends, address_by_internal(backends.internal))
 
 
 def _with_addresses(backends: Backends, instead: Mapping[str, str]) -> Backends:

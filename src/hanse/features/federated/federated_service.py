@@ -16,7 +16,7 @@ from hanse.features.federated.external_dns import (
     published_records,
     target_annotations,
 )
-from hanse.features.federated.groups import address_groups, standing_groups
+from hanse.features.federated.groups import address_groups, emptied_groups
 from hanse.features.federated.health import (
     failed_targets,
     judged_again_after,
@@ -127,21 +127,21 @@ def plan_service(key: Key, snapshot: Snapshot, options: FederatedOptions) -> Pla
         return Plan()
     state = _service_state(federated, member, snapshot, current, options)
     if not state.merged.members:
-        groups = standing_groups(federated, member, snapshot)
+        groups = emptied_groups(federated, member, snapshot)
         plan = Plan(
             tuple(Desired(g, member, 1, frozenset({member}), as_leader_of=member) for g in groups)
         )
         if not all_records_complete(snapshot):
             return plan
-        return _with_name_conditions(plan, state, "", snapshot)
-    if not state.joined and current is not None and _must_be_recreated(current, state.merged):
+        return _with_status_conditions(plan, state, "", snapshot)
+    if not state.joined and current is not None and _changes_headlessness(current, state.merged):
         return Plan()  # nothing desired: the Service is deleted, and created by the next plan
     desired = [
         Desired(obj, member, step, frozenset(sources), as_leader_of=member)
         for obj, step, sources in _desired_objects(state, snapshot, options)
     ]
     plan = Plan(tuple(desired), questions=state.questions, requeue_after=state.judged_again_after)
-    return _with_name_conditions(plan, state, _name_conflict(state, snapshot), snapshot)
+    return _with_status_conditions(plan, state, _name_conflict(state, snapshot), snapshot)
 
 
 def _has_namespace(federated: FederatedName, member: ClusterId, snapshot: Snapshot) -> bool:
@@ -265,7 +265,7 @@ def _member_endpoints(
     return MemberEndpoints(origin, tuple(backends_from(member, b) for b in record.backends))
 
 
-def _must_be_recreated(current: Service, merged: MergedService) -> bool:
+def _changes_headlessness(current: Service, merged: MergedService) -> bool:
     """Whether our Service must change between headless and not, which no update can do."""
     return FEDERATED in current.metadata.annotations and current.headless == bool(merged.ports)
 
@@ -372,7 +372,7 @@ def _name_conflict(state: _ServiceState, snapshot: Snapshot) -> str:
     )
 
 
-def _with_name_conditions(
+def _with_status_conditions(
     plan: Plan, state: _ServiceState, conflict: str, snapshot: Snapshot
 ) -> Plan:
     """The plan with the status patch and Events of the current Service of that name, if any.

@@ -77,12 +77,12 @@ def address_groups(
         yield ClusterGroup(metadata=Meta(name=name), spec=spec)
     if snapshot.serves(member, Group):
         for namespace, group in sorted(
-            _named_in(federated, member, snapshot) | {_own_group(federated)}
+            _groups_named_by_policies(federated, member, snapshot) | {_own_group(federated)}
         ):
             yield Group(metadata=Meta(name=group, namespace=namespace), spec=spec)
 
 
-def standing_groups(
+def emptied_groups(
     federated: FederatedName, member: ClusterId, snapshot: Snapshot
 ) -> Iterator[ClusterGroup | Group]:
     """Our existing groups of a Service that policies in the member name, emptied of addresses."""
@@ -94,7 +94,7 @@ def standing_groups(
         and any(snapshot.by(member, CLUSTER_POLICIES, name))
     ):
         yield ClusterGroup(metadata=Meta(name=name), spec=spec)
-    for namespace, group in sorted(_named_in(federated, member, snapshot)):
+    for namespace, group in sorted(_groups_named_by_policies(federated, member, snapshot)):
         found = snapshot.get(member, Group, group, namespace)
         if found is not None and is_federated_group(found):
             yield Group(metadata=Meta(name=group, namespace=namespace), spec=spec)
@@ -112,7 +112,7 @@ def _own_group(federated: FederatedName) -> tuple[str, str]:
     return (federated.namespace, federated.name)
 
 
-def _named_in(
+def _groups_named_by_policies(
     federated: FederatedName, member: ClusterId, snapshot: Snapshot
 ) -> set[tuple[str, str]]:
     """Namespace and name of each Group of a federated Service that an Antrea policy names there.

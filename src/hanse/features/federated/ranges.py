@@ -9,7 +9,7 @@ from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.federation import Federation
 from hanse.model.member_ranges import stated_ranges
 from hanse.model.objects import ClusterId
-from hanse.model.own_addresses import drop_own, is_within, own_addresses
+from hanse.model.own_addresses import is_within, own_addresses, without_own_addresses
 from hanse.model.snapshot import ObjectChange, Snapshot
 
 
@@ -33,7 +33,7 @@ def without_own(
 ) -> Iterator[EndpointSlice]:
     """The slices less endpoints of other clusters in a member's ranges; empty ones are left out."""
     for one in slices:
-        if not _is_foreign(one, member) or (one := drop_own(one, ranges)).endpoints:
+        if not _is_foreign(one, member) or (one := without_own_addresses(one, ranges)).endpoints:
             yield one
 
 

@@ -27,7 +27,7 @@ from hanse.model.kinds.core import ConfigMap, Service
 from hanse.model.kinds.federation import SYSTEM, NativeService
 from hanse.model.object_view import ConditionRule, ObjectRule, ObjectsView, check_conditions
 from hanse.model.objects import ClusterId, Object
-from hanse.model.remedies import start_pods
+from hanse.model.remedies import start_pods_commands
 from hanse.model.snapshot import Change, FactChange, Watch
 from hanse.model.unread import unread_finding
 from hanse.model.view import ClusterPart, FeatureItem, state_of
@@ -164,7 +164,7 @@ def _findings(
             command
             for one in records
             if one.cluster not in lost and one.kind == "Service"
-            for command in start_pods(
+            for command in start_pods_commands(
                 one.cluster,
                 one.namespace,
                 one.name,

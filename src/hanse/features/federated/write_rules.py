@@ -14,9 +14,9 @@ from hanse.model.write_rules import (
     Requirement,
     Writer,
     WriteRule,
-    annotation,
-    before_and_after,
-    label,
+    annotation_cel,
+    before_and_after_cel,
+    label_cel,
     user_namespace,
 )
 
@@ -27,11 +27,11 @@ _IN_USER_NAMESPACE = user_namespace(*(n for n in SYSTEM_NAMESPACES if n != SYSTE
 
 _GENERATED = Requirement(
     f"label {OWNER} says that this feature made it, before and after",
-    before_and_after(f"{label('it', OWNER)}.startsWith('federated-')"),
+    before_and_after_cel(f"{label_cel('it', OWNER)}.startsWith('federated-')"),
 )
 _FEDERATED_SERVICE = Requirement(
     f"annotation {FEDERATED} is true, before and after: not a Service of users",
-    before_and_after(f"{annotation('it', FEDERATED)} == 'true'"),
+    before_and_after_cel(f"{annotation_cel('it', FEDERATED)} == 'true'"),
 )
 _PLAIN_SERVICE = Requirement(
     "it has no selector, no externalIPs, and type ClusterIP",
@@ -54,13 +54,15 @@ _ONLY_CONDITIONS = Requirement(
 )
 _GENERATED_SLICE = Requirement(
     f"label {MANAGED_BY} is {DOMAIN}, before and after",
-    before_and_after(f"{label('it', MANAGED_BY)} == '{DOMAIN}'"),
+    before_and_after_cel(f"{label_cel('it', MANAGED_BY)} == '{DOMAIN}'"),
 )
 _OF_A_FEDERATED_SERVICE = Requirement(
     f"label {KUBE_SERVICE} names no Service of users: they get no endpoints from elsewhere unless "
     f"their annotation {JOIN} is true",
-    f"request.operation == 'DELETE' || {label('object', KUBE_SERVICE)} != params.metadata.name || "
-    f"{annotation('params', FEDERATED)} == 'true' || {annotation('params', JOIN)} == 'true'",
+    f"request.operation == 'DELETE' || "
+    f"{label_cel('object', KUBE_SERVICE)} != params.metadata.name || "
+    f"{annotation_cel('params', FEDERATED)} == 'true' || "
+    f"{annotation_cel('params', JOIN)} == 'true'",
 )
 
 

@@ -20,7 +20,7 @@ from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.federation import CLUSTER_SET, SYSTEM, ClusterClaim, Federation
 from hanse.model.naming import holder_cluster
 from hanse.model.objects import ClusterId, parse_time
-from hanse.model.remedies import LEAVING_AFTER, join_federation
+from hanse.model.remedies import LEAVING_AFTER, join_federation_command
 
 
 def unfinished_leave(
@@ -93,7 +93,7 @@ def lost_members(
                 summary=f"{where} names {member} as a member of Federation {federation.name}, and "
                 f"{member} has neither that Federation nor a ClusterClaim of its cluster set",
                 remedy=remedy(
-                    join_federation(federation.name, member, where, snapshot)
+                    join_federation_command(federation.name, member, where, snapshot)
                     + " --supervises" * _supervises(member, snapshot),
                     advice="or let it leave: "
                     f"`{_leave_command(federation.name, member, snapshot)}`",
@@ -130,7 +130,7 @@ def leaderless_remedy(federation: str, where: ClusterId, snapshot: MultiClusterS
     """
     naming = sorted(_other_supervisors(federation, where, snapshot))
     supervisor = naming[0] if naming else "CONTEXT"
-    again = join_federation(federation, where, supervisor, snapshot)
+    again = join_federation_command(federation, where, supervisor, snapshot)
     return Remedy(
         f"a supervisor that names {where} has to run and to reach it; let it join again: `{again}`",
         ask=f"the administrator of {naming[0] if naming else where}",
@@ -155,11 +155,11 @@ def _remedy(federation: str, where: ClusterId, snapshot: MultiClusterSnapshot) -
     context = snapshot.context_argument(where)
     alone = f"hanse join --federation {quote(federation)} --cluster-id {where} --context {context}"
     if naming:
-        return remedy(join_federation(federation, where, naming[0], snapshot) + role)
+        return remedy(join_federation_command(federation, where, naming[0], snapshot) + role)
     if role:
         return remedy(alone + role)
     if supervisors:
-        again = join_federation(federation, where, min(supervisors), snapshot)
+        again = join_federation_command(federation, where, min(supervisors), snapshot)
         return remedy(
             _leave_command(federation, where, snapshot),
             advice="nobody names it as a member: a `hanse leave` or a `hanse join` of it did not "

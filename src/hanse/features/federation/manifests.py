@@ -66,7 +66,7 @@ def rules_for(
     return (*rbac_rules(watches, Role.MEMBER, Role.LED, leases=[(SYSTEM, cluster)]), renewal)
 
 
-def account(rules: Iterable[RbacRule], supervisor: ClusterId) -> tuple[Manifest, ...]:
+def account_manifests(rules: Iterable[RbacRule], supervisor: ClusterId) -> tuple[Manifest, ...]:
     """Namespaces, ServiceAccount, roles and bindings: these rights of one supervisor in a member.
 
     For an empty supervisor those of the account that all supervisors once shared, without label.
@@ -88,7 +88,9 @@ def supervisor_policies(rules: Iterable[WriteRule], cluster: ClusterId) -> tuple
     return policy_manifests(rules, scope)
 
 
-def claims(cluster: ClusterId, cluster_set: str, *, supervisor: bool) -> tuple[Manifest, ...]:
+def claim_manifests(
+    cluster: ClusterId, cluster_set: str, *, supervisor: bool
+) -> tuple[Manifest, ...]:
     """The ClusterClaims of a member: id, cluster set, and the supervisor claim if `supervisor`."""
     values = {CLUSTER_ID: cluster, CLUSTER_SET: cluster_set}
     if supervisor:

@@ -67,7 +67,7 @@ def connection_intents(snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
     dissolved. A wrong local id makes all invalid.
     """
     if snapshot.serves(snapshot.local, Federation) is False:
-        return tuple(_keep_connections(snapshot))
+        return tuple(_kind_not_served_intents(snapshot))
     federation = current_federation(snapshot)
     claims = read_claims(snapshot, snapshot.local)
     others = read_other_supervisors(snapshot, federation)
@@ -169,7 +169,7 @@ def abandoned_clusters(federation: Federation) -> tuple[ClusterId, ...]:
     return tuple(name.strip() for name in value.split(",") if name.strip())
 
 
-def _keep_connections(snapshot: Snapshot) -> Iterator[InvalidConnection]:
+def _kind_not_served_intents(snapshot: Snapshot) -> Iterator[InvalidConnection]:
     """An InvalidConnection for every connected member, so that the runtime keeps the connection."""
     text = "the kind Federation is served no longer; apply the definitions of Hanse again"
     for cluster in snapshot.clusters(Role.MEMBER):

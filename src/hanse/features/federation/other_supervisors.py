@@ -47,7 +47,7 @@ def read_other_supervisors(snapshot: Snapshot, federation: Federation | None) ->
     members: dict[ClusterId, frozenset[ClusterId]] = {}
     unknown: set[ClusterId] = set()
     for cluster in sorted({*snapshot.clusters(Role.MEMBER), *listed, *recorded} - {snapshot.local}):
-        if _counts(cluster, snapshot):
+        if _is_list_read(cluster, snapshot):
             claims = read_claims(snapshot, cluster)
             supervises = claims.supervisor if claims is not None else recorded.get(cluster)
             if supervises and snapshot.listed_or_unserved(cluster, Federation):
@@ -59,7 +59,7 @@ def read_other_supervisors(snapshot: Snapshot, federation: Federation | None) ->
     return OtherSupervisors(members, tuple(sorted(unknown)))
 
 
-def _counts(cluster: ClusterId, snapshot: Snapshot) -> bool:
+def _is_list_read(cluster: ClusterId, snapshot: Snapshot) -> bool:
     """Whether another cluster's list of members is to be read: it is neither leaving nor departed.
 
     Without a connection: False if its entry is invalid or it has departed, else True.

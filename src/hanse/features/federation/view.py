@@ -42,7 +42,7 @@ from hanse.model.object_view import (
 )
 from hanse.model.objects import ClusterId
 from hanse.model.refused_writes import write_causes
-from hanse.model.remedies import join_federation
+from hanse.model.remedies import join_federation_command
 from hanse.model.snapshot import Watch
 
 _RULES = {
@@ -104,7 +104,9 @@ def _condition_remedy(
     if bad.type == VALID and numbers:
         members = [member.cluster_id for member in federation.spec.members]
         again = (members[number] for number in numbers if number < len(members))
-        return remedy(*(join_federation(federation.name, one, where, snapshot) for one in again))
+        return remedy(
+            *(join_federation_command(federation.name, one, where, snapshot) for one in again)
+        )
     return None
 
 

@@ -14,8 +14,8 @@ from hanse.model.write_rules import (
     Requirement,
     Writer,
     WriteRule,
-    before_and_after,
-    label,
+    before_and_after_cel,
+    label_cel,
     own_event,
 )
 
@@ -26,7 +26,9 @@ _MEMBERS_LEASE = Requirement(
 )
 _LEADERS_RECORD = Requirement(
     f"label {SERVICE_RECORD} or {LEDGER_RECORD} is set, before and after",
-    before_and_after(f"{label('it', SERVICE_RECORD)} != '' || {label('it', LEDGER_RECORD)} != ''"),
+    before_and_after_cel(
+        f"{label_cel('it', SERVICE_RECORD)} != '' || {label_cel('it', LEDGER_RECORD)} != ''"
+    ),
 )
 _BOUND_TOKEN = Requirement(
     f"{BOUND_TOKEN.words}; not those of {ACCOUNTS}, which supervisors of 0.1.0 share",

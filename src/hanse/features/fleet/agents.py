@@ -30,7 +30,7 @@ def agent_faults(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator
         summary=f"the agent of {cluster} does not run: it does not renew its Lease"
         if run.holder
         else f"no agent works in {cluster}: {_missing_part(cluster, snapshot)}",
-        remedy=_start_agent(cluster, snapshot, has_run=bool(run.holder)),
+        remedy=_start_agent_remedy(cluster, snapshot, has_run=bool(run.holder)),
         since=run.renewed,
         caused_by=lease_refusers(cluster, snapshot),
     )
@@ -47,7 +47,7 @@ def refused_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Finding
         subject=cluster_ref(cluster),
         summary=f"no agent works in {cluster}, which refuses the credentials of its agent: their "
         f"ServiceAccount {SYSTEM_NAMESPACE}/{AGENT} is gone, or was made anew",
-        remedy=_start_agent(cluster, snapshot, has_run=False)
+        remedy=_start_agent_remedy(cluster, snapshot, has_run=False)
         if snapshot.local
         else remedy(rights_command(cluster, snapshot), _restart_command(cluster, snapshot)),
     )
@@ -95,7 +95,9 @@ def _missing_part(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
     return f"there is no Lease {SYSTEM_NAMESPACE}/{AGENT}"
 
 
-def _start_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot, *, has_run: bool) -> Remedy:
+def _start_agent_remedy(
+    cluster: ClusterId, snapshot: MultiClusterSnapshot, *, has_run: bool
+) -> Remedy:
     """What starts an agent; in a fleet that `hanse up` runs `hanse local start`.
 
     Else a restart of its Deployment if that exists, or if it has run and Deployments were not read;
@@ -108,7 +110,7 @@ def _start_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot, *, has_run:
     listed = snapshot.listed(cluster, Deployment)
     installed = snapshot.get(cluster, Deployment, AGENT, SYSTEM_NAMESPACE) is not None
     if installed or (has_run and not listed):
-        return restart_agent(cluster, snapshot)
+        return restart_agent_remedy(cluster, snapshot)
     features = _features_option(cluster, snapshot) if has_run else ""
     apply = snapshot.kubectl(cluster, "apply -f -")
     install = f"hanse manifests --cluster-id {cluster}{features} | {apply}"
@@ -117,7 +119,7 @@ def _start_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot, *, has_run:
     return remedy(advice=f"if there is no Deployment {SYSTEM_NAMESPACE}/{AGENT}: `{install}`")
 
 
-def restart_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Remedy:
+def restart_agent_remedy(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Remedy:
     """What makes an installed agent run anew: its Deployment scaled up from 0, or new pods of it.
 
     In a fleet that `hanse up` runs: `hanse local stop` and `start`. Commands only: nothing is run.

@@ -42,7 +42,7 @@ from hanse.model.member_ranges import overlaps_of
 from hanse.model.naming import BROKER_NAMESPACE, SYSTEM_NAMESPACE
 from hanse.model.objects import ClusterId
 from hanse.model.ownership import PAUSED, is_paused
-from hanse.model.remedies import erase_ranges
+from hanse.model.remedies import erase_ranges_commands
 from hanse.model.summaries import first_of
 
 
@@ -236,11 +236,11 @@ def _lost_namespace(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Itera
             subject=cluster_ref(cluster),
             summary=f"namespace {namespace}, where clusters share, is gone from {cluster} or being "
             "deleted: what they have of each other stays as it was, and nothing new is shared",
-            remedy=remedy(_init_broker(cluster, namespace, snapshot)),
+            remedy=remedy(_init_broker_command(cluster, namespace, snapshot)),
         )
 
 
-def _init_broker(cluster: ClusterId, namespace: str, snapshot: MultiClusterSnapshot) -> str:
+def _init_broker_command(cluster: ClusterId, namespace: str, snapshot: MultiClusterSnapshot) -> str:
     """The text of the `hanse broker init` command, which creates all that a broker lacks."""
     place = f" --namespace {namespace}" if namespace != BROKER_NAMESPACE else ""
     return f"hanse broker init --context {snapshot.context_argument(cluster)}{place}"
@@ -262,7 +262,7 @@ def _missing_clusterset(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> I
             subject=Ref("ClusterSet", "default", cluster=cluster),
             summary=f"{cluster} has {len(members)} members and no ClusterSet: the last rules "
             "stand, and cannot be changed",
-            remedy=remedy(_init_broker(cluster, members[0].namespace, snapshot)),
+            remedy=remedy(_init_broker_command(cluster, members[0].namespace, snapshot)),
         )
 
 
@@ -307,7 +307,7 @@ def _overlapping_ranges(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> I
             summary=f"{one} ({overlap.ranges[0]}) and {other} ({overlap.ranges[1]}) have the same "
             "addresses: they do not import from each other what lies in both",
             remedy=remedy(
-                *erase_ranges(cluster, (one, other), snapshot)[:1],
+                *erase_ranges_commands(cluster, (one, other), snapshot)[:1],
                 advice="give one of them other ranges, or connect them by Globalnet; if these are "
                 f"not the ranges of their pods, name the right ones (spec.clusters, {one} or "
                 f"{other}, ranges): `{edit}`",

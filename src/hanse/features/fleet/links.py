@@ -11,7 +11,7 @@ from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.federation import Federation
 from hanse.model.objects import ClusterId
 from hanse.model.refused_writes import lease_refusers
-from hanse.model.remedies import join_broker, join_federation
+from hanse.model.remedies import join_broker_command, join_federation_command
 from hanse.model.snapshot import Snapshot
 from hanse.model.summaries import first_of
 
@@ -99,6 +99,6 @@ def rejoin_command(source: ClusterId, target: ClusterId, snapshot: MultiClusterS
     Empty if that is no broker, and the agent's own cluster has no Federation.
     """
     if Role.BROKER in snapshot.roles(target):
-        return join_broker(target, source, snapshot)
+        return join_broker_command(target, source, snapshot)
     federation = next((one.name for one in snapshot.all(source, Federation)), "")
-    return join_federation(federation, target, source, snapshot) if federation else ""
+    return join_federation_command(federation, target, source, snapshot) if federation else ""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
-from hanse.features.fleet.agents import restart_agent
+from hanse.features.fleet.agents import restart_agent_remedy
 from hanse.model.broker_namespace import (
     GIVEN_UP,
     MEMBER,
@@ -27,7 +27,7 @@ from hanse.model.kinds.core import Namespace, ServiceAccount
 from hanse.model.kinds.hanse import ClusterMember
 from hanse.model.naming import IDENTITY_NAMESPACE, holder_cluster
 from hanse.model.objects import ClusterId
-from hanse.model.remedies import LEAVING_AFTER, broker_namespace_option, join_broker
+from hanse.model.remedies import LEAVING_AFTER, broker_namespace_option, join_broker_command
 
 LEFT_AFTER = timedelta(seconds=15)
 """How long the account of a member that has left may remain: `hanse leave` ends it at once."""
@@ -67,7 +67,7 @@ def mistaken_identity(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Ite
                 agent = f"the agent of context {snapshot.context(cluster)}"
                 yield _borrowed_id(cluster, cluster, agent, snapshot)
                 continue
-            again = join_broker(broker, cluster, snapshot, record.namespace)
+            again = join_broker_command(broker, cluster, snapshot, record.namespace)
             patch = f'{{"spec":{{"uid":"{uid}"}}}}'
             change = f"patch clustermember {record.name} --type merge -p '{patch}'"
             yield Finding(
@@ -79,7 +79,7 @@ def mistaken_identity(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Ite
                 "agent publishes nothing under that record",
                 remedy=remedy(
                     snapshot.kubectl(broker, change, record.namespace),
-                    *restart_agent(cluster, snapshot).commands,
+                    *restart_agent_remedy(cluster, snapshot).commands,
                     advice=f"if {cluster} was built anew, with empty volumes, rather "
                     f"`{again} --replace`",
                 ),
@@ -141,7 +141,7 @@ def _lost_records(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterato
                 subject=Ref("ClusterMember", lease.name, lease.namespace, cluster),
                 summary=f"the record of {lease.name} is gone from {cluster}: its Lease alone says "
                 "that it is a member, and its features and address ranges are not known there",
-                remedy=remedy(join_broker(cluster, lease.name, snapshot, lease.namespace)),
+                remedy=remedy(join_broker_command(cluster, lease.name, snapshot, lease.namespace)),
             )
 
 
@@ -261,7 +261,7 @@ def _abandoned_remedy(
     own = snapshot.by_agent.get(record.name)
     run = own.fact(AgentRun, record.name) if own is not None else None
     if run is not None and run.alive and snapshot.fault_of(record.name) is None:
-        again = join_broker(cluster, record.name, snapshot, record.namespace)
+        again = join_broker_command(cluster, record.name, snapshot, record.namespace)
         return Remedy(
             "its agent runs again, and withdraws that as soon as it has read that it has left; if "
             f"it cannot, as its token has ended: `{again}` takes the cluster in again, or "

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator
 from shlex import quote
 
-from hanse.features.fleet.agents import restart_agent, rights_command
+from hanse.features.fleet.agents import restart_agent_remedy, rights_command
 from hanse.features.fleet.links import rejoin_command
 from hanse.model.broker_namespace import lost_broker_namespace
 from hanse.model.facts import AgentLeaseRefused, ElectionFailure, HeartbeatState, WriteOutcome
@@ -88,12 +88,12 @@ def _finding(agent: ClusterId, refused: RefusedWrites, snapshot: MultiClusterSna
         caused_by=(
             *((found[0],) if found is not None else ()),
             *((cluster_ref(where),) if refused.is_down and refused.is_by_agent else ()),
-            *((cluster_ref(where),) if _has_lost_rights(refuser, snapshot) else ()),
+            *((cluster_ref(where),) if _lost_rights_with_namespace(refuser, snapshot) else ()),
         ),
     )
 
 
-def _has_lost_rights(refuser: Ref, snapshot: MultiClusterSnapshot) -> bool:
+def _lost_rights_with_namespace(refuser: Ref, snapshot: MultiClusterSnapshot) -> bool:
     """Whether the refuser is an account, in a cluster where the broker's namespace is lost.
 
     The roles went with that.
@@ -136,7 +136,7 @@ def _remedy(
     if refuser.kind == ACCOUNT and (again := rejoin_command(agent, where, snapshot)):
         return remedy(again)
     if refused.is_down and refused.is_by_agent:
-        return restart_agent(where, snapshot)
+        return restart_agent_remedy(where, snapshot)
     if refused.is_down and webhook is not None:
         configuration, number = webhook
         path = f"/webhooks/{number}/failurePolicy"

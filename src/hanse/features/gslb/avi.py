@@ -172,7 +172,7 @@ def avi_objects(service: GlobalService, snapshot: Snapshot) -> Iterator[tuple[in
     yield 1, AviGslbService(metadata=Meta(name=host), spec=desired)
 
 
-def unwatched_message(service: GlobalService) -> str:
+def excess_monitors_message(service: GlobalService) -> str:
     """The message if a host's paths need more than MAX_MONITORS generated monitors; else empty.
 
     It does not consider whether a rule or policy names monitors instead.

@@ -148,7 +148,7 @@ ROUTES_BY_GATEWAY: dict[type[Object], Index[Any]] = {
 }
 """The routes that inherit host names of a gateway's listeners."""
 BY_BALANCER_NAME: dict[type[Object], Index[Any]] = {
-    kind: Index(kind, "gslb-balancer", lambda obj: list(_balancer_names(obj)))
+    kind: Index(kind, "gslb-balancer", lambda obj: list(_balancer_hostnames(obj)))
     for kind in (Service, Ingress, Route, Gateway)
 }
 """The objects whose load balancers have a name instead of an address."""
@@ -159,7 +159,7 @@ SLICES_BY_SERVICE = Index(
 )
 
 
-def _balancer_names(obj: Object) -> Iterator[str]:
+def _balancer_hostnames(obj: Object) -> Iterator[str]:
     """The host names of load balancers in an object's status, in lower case without a final dot.
 
     Of a Service or Ingress, of entries without an IP; of a Route, of all its routers; of a Gateway,
@@ -179,7 +179,9 @@ def _balancer_names(obj: Object) -> Iterator[str]:
             return
 
 
-def list_balanced_by_name(name: str, where: ClusterId, snapshot: Snapshot) -> Iterator[Object]:
+def objects_with_balancer_hostname(
+    name: str, where: ClusterId, snapshot: Snapshot
+) -> Iterator[Object]:
     """The objects of a cluster whose load balancer has this host name in its status.
 
     If a Gateway has it, these are all routes of the Gateway API in the cluster, not the Gateway.

@@ -11,7 +11,7 @@ from hanse.model.objects import ClusterId
 from hanse.model.remedies import resource_of
 
 
-def add_clusters_remedy(
+def add_lacking_clusters_remedy(
     policy: GlobalDeploymentPolicy, where: ClusterId, message: str, snapshot: MultiClusterSnapshot
 ) -> Remedy | None:
     """A kubectl patch that adds clusters which a policy matches to the GSLBConfig that lacks them.

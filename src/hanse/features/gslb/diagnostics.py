@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from hanse.features.gslb.aliases import alias_conflict, aliased_hosts, rule_aliases
-from hanse.features.gslb.avi import unwatched_message
+from hanse.features.gslb.avi import excess_monitors_message
 from hanse.features.gslb.backends import (
     SOURCE_KINDS,
     InvalidHostName,
@@ -54,7 +54,7 @@ CONTESTED_SERVICES = Index(
 )
 _CROWDED = "crowded"
 CROWDED_SERVICES = Index(
-    GlobalService, "gslb-crowded", lambda s: [_CROWDED] if unwatched_message(s) else []
+    GlobalService, "gslb-crowded", lambda s: [_CROWDED] if excess_monitors_message(s) else []
 )
 _SOURCES_BY_NAME = {kind.kind.name: kind.kind for kind in SOURCE_KINDS}
 _HOST_OUTPUTS = (GlobalService.kind, DNSEndpoint.kind, AviGslbService.kind, AviHealthMonitor.kind)
@@ -176,7 +176,7 @@ def diagnose_monitors(
         rule = find_host_rule(service.spec.host, snapshot)
         if rule is None or not rule.spec.health_monitor_refs:
             ref = ClusterObjectRef(snapshot.local, object_ref(service))
-            yield Diagnostic(ref, unwatched_message(service))
+            yield Diagnostic(ref, excess_monitors_message(service))
 
 
 def is_host_output(target: ClusterObjectRef) -> bool:

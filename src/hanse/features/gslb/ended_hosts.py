@@ -41,13 +41,15 @@ class EndedHosts:
         renewal = (snapshot.local, lease.spec.renew_time)
         if renewal != self._renewal:
             self._renewal = renewal
-            ended = list(self._list_ended(lease, snapshot))
+            ended = list(self._count_renewal_and_list_ended(lease, snapshot))
             for service in ended:
                 self._known.forget(service)
             self._ended = tuple(service.metadata.name for service in ended)
         return self._ended
 
-    def _list_ended(self, lease: Lease, snapshot: Snapshot) -> Iterator[GlobalService]:
+    def _count_renewal_and_list_ended(
+        self, lease: Lease, snapshot: Snapshot
+    ) -> Iterator[GlobalService]:
         """The known hosts without a service here, once RENEWALS in a row name just those with one.
 
         It counts those renewals: again from 1 after a gap of DURATION or for another set of hosts,

@@ -34,7 +34,7 @@ from hanse.features.gslb.leadership import (
 )
 from hanse.features.gslb.names import SECRET, SECRET_KEY, UUID, site_of
 from hanse.features.gslb.options import GslbOptions
-from hanse.features.gslb.replication import as_desired, plan_federation
+from hanse.features.gslb.replication import plan_federation, without_server_metadata
 from hanse.features.gslb.status import (
     misplaced_message,
     misplaced_patches,
@@ -391,4 +391,6 @@ def _unchanged(
     """
     observed = snapshot.get(where, kind, name, namespace)
     if observed is not None:
-        yield Desired(as_desired(observed), where, ownership=Shared() if shared else Owned())
+        yield Desired(
+            without_server_metadata(observed), where, ownership=Shared() if shared else Owned()
+        )

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator
 
 from hanse.features.gslb.aliases import RULES_BY_ALIAS, aliased_hosts, rule_aliases
-from hanse.features.gslb.avi import CONTROLLER, unwatched_message
+from hanse.features.gslb.avi import CONTROLLER, excess_monitors_message
 from hanse.features.gslb.backends import (
     SOURCE_KINDS,
     full_host,
     hosts_of,
-    list_balanced_by_name,
     list_dependents,
+    objects_with_balancer_hostname,
     routable_addresses,
 )
 from hanse.features.gslb.configuration import RULES_BY_FQDN, list_deployment_policies
@@ -23,9 +23,9 @@ from hanse.features.gslb.leadership import (
 )
 from hanse.features.gslb.mapping import (
     RULES_BY_LOCAL_NAME,
+    declared_global_names,
     global_names,
     local_name,
-    mapped_names,
     uses_host_rules,
 )
 from hanse.features.gslb.notes import is_in_zones
@@ -219,7 +219,11 @@ def _keys_for_object(
                 host_key(obj.metadata.name),
                 *((POLICY_KEY,) if is_local and before != after else ()),
                 *(_keys_of_alias(obj.metadata.name, snapshot) if is_other else ()),
-                *(_keys_of_balancer(obj.metadata.name, snapshot) if is_local and is_other else ()),
+                *(
+                    _keys_of_balancer_hostname(obj.metadata.name, snapshot)
+                    if is_local and is_other
+                    else ()
+                ),
                 *(_all_lease_keys(snapshot) if is_local and is_other else ()),
             )
         case Lease():
@@ -243,7 +247,9 @@ def _complaints(service: Object | None, zones: tuple[str, ...]) -> tuple[str, ..
         return ()
     outside = zones and not is_in_zones(service.spec.host, zones)
     unserved = service.spec.host if outside else ""
-    return tuple(filter(None, (*service.status.refused, unwatched_message(service), unserved)))
+    return tuple(
+        filter(None, (*service.status.refused, excess_monitors_message(service), unserved))
+    )
 
 
 def _keys_for_source(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
@@ -288,12 +294,12 @@ def _keys_for_mapping(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]
     """
     for version in (change.before, change.after):
         if isinstance(version, AkoHostRule):
-            yield from map(host_key, mapped_names(version, snapshot))
+            yield from map(host_key, declared_global_names(version, snapshot))
             yield from map(host_key, aliased_hosts(version, change.where, snapshot))
             for alias in rule_aliases(version):
                 yield from _keys_of_alias(alias, snapshot)
             for other in snapshot.by(change.where, RULES_BY_LOCAL_NAME, local_name(version)):
-                yield from map(host_key, mapped_names(other, snapshot))
+                yield from map(host_key, declared_global_names(other, snapshot))
 
 
 def _keys_of_alias(alias: str, snapshot: Snapshot) -> Iterator[Key]:
@@ -303,10 +309,10 @@ def _keys_of_alias(alias: str, snapshot: Snapshot) -> Iterator[Key]:
             yield from map(host_key, aliased_hosts(rule, where, snapshot))
 
 
-def _keys_of_balancer(name: str, snapshot: Snapshot) -> Iterator[Key]:
+def _keys_of_balancer_hostname(name: str, snapshot: Snapshot) -> Iterator[Key]:
     """The hosts of objects here and in sites whose load balancer has this host name."""
     for where in (snapshot.local, *snapshot.clusters(Role.SITE)):
-        for source in list_balanced_by_name(name, where, snapshot):
+        for source in objects_with_balancer_hostname(name, where, snapshot):
             yield from _host_keys(source, where, snapshot)
 
 
@@ -347,7 +353,7 @@ def _list_hosts_in(where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
     """
     if uses_host_rules(snapshot):
         for rule in snapshot.all(where, AkoHostRule):
-            yield from mapped_names(rule, snapshot)
+            yield from declared_global_names(rule, snapshot)
         return
     domain = _default_domain(snapshot)
     for kind in SOURCE_KINDS:

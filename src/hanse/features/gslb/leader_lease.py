@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from hanse.features.gslb.leadership import Leading, local_amko_cluster, traffic_state
 from hanse.features.gslb.names import HOSTS, LEADER_LEASE, LED_BY, UNSEEN, context_of, site_of
 from hanse.features.gslb.options import GslbOptions
-from hanse.features.gslb.replication import as_desired
+from hanse.features.gslb.replication import without_server_metadata
 from hanse.features.gslb.settled_hosts import settled_hosts
 from hanse.features.gslb.terms import LeaderTerm, leader_term
 from hanse.model.facts import LeaseFreshness, Role
@@ -61,7 +61,7 @@ def plan_lease(context: str, snapshot: Snapshot, options: GslbOptions) -> Plan:
     age = _age(current, snapshot.now)
     if current is not None and age < RENEWAL_INTERVAL and _has_annotations(current, annotations):
         return Plan(
-            desired=(Desired(as_desired(current), where, ownership=Shared()),),
+            desired=(Desired(without_server_metadata(current), where, ownership=Shared()),),
             requeue_after=RENEWAL_INTERVAL - age,
         )
     if hosts := settled_hosts(options, snapshot):
@@ -114,7 +114,11 @@ def leader_word(service: GlobalService, snapshot: Snapshot) -> Believes:
 
 def _plan_unchanged(current: Lease | None, where: ClusterId) -> Plan:
     """A plan that keeps the Lease as it is; empty if there is none."""
-    desired = () if current is None else (Desired(as_desired(current), where, ownership=Shared()),)
+    desired = (
+        ()
+        if current is None
+        else (Desired(without_server_metadata(current), where, ownership=Shared()),)
+    )
     return Plan(desired=desired)
 
 

@@ -78,7 +78,7 @@ def local_name(rule: AkoHostRule) -> str:
     return normalize_host(rule.spec.virtualhost.fqdn)
 
 
-def mapped_names(rule: AkoHostRule, snapshot: Snapshot) -> Iterator[str]:
+def declared_global_names(rule: AkoHostRule, snapshot: Snapshot) -> Iterator[str]:
     """The valid global name of a HostRule that is Exact and not Rejected, whatever older rules say.
 
     Nothing if HostRules are not used.

@@ -125,11 +125,11 @@ def current_copies(snapshot: Snapshot) -> Iterator[Desired]:
                 if term is not None and (
                     local is None or term.context == local.spec.cluster_context
                 ):
-                    yield Desired(as_desired(obj), where)
+                    yield Desired(without_server_metadata(obj), where)
     for where in (snapshot.local, *snapshot.clusters(Role.SITE)):
         for config_map in snapshot.in_namespace(where, ConfigMap, NAMESPACE):
             if leader_term(config_map) is not None:
-                yield Desired(as_desired(config_map), where, ownership=Shared())
+                yield Desired(without_server_metadata(config_map), where, ownership=Shared())
 
 
 def _monitor_copies(state: Leading, snapshot: Snapshot) -> Iterator[Desired]:
@@ -321,7 +321,7 @@ def _is_from_other_leader(obj: Object, state: Leading) -> bool:
     return term is not None and term.context != state.context
 
 
-def as_desired(obj: Object) -> Object:
+def without_server_metadata(obj: Object) -> Object:
     """An existing object without server-set metadata, to be desired unchanged.
 
     Of its metadata only name, namespace, labels and annotations are kept.

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from hanse.features.gslb.avi import REFUSED_USER
 from hanse.features.gslb.configuration import SEVERAL
-from hanse.features.gslb.configuration_remedy import add_clusters_remedy
+from hanse.features.gslb.configuration_remedy import add_lacking_clusters_remedy
 from hanse.features.gslb.health import select_members
 from hanse.features.gslb.leaders_view import LEADER
 from hanse.features.gslb.names import (
@@ -47,7 +47,7 @@ from hanse.model.object_view import (
     object_finding,
 )
 from hanse.model.objects import ClusterId
-from hanse.model.remedies import erase_field, start_pods
+from hanse.model.remedies import erase_field_commands, start_pods_commands
 from hanse.model.snapshot import Change, FactChange, Watch
 from hanse.model.view import ClusterPart, FeatureItem, state_of
 from hanse.model.weights import effective_weights
@@ -152,7 +152,7 @@ def _start_commands(member: GlobalMember, snapshot: MultiClusterSnapshot) -> tup
     namespace, _, service = name.partition("/")
     if kind != "Service":
         return ()
-    return start_pods(member.cluster, namespace, service, snapshot, unready=member.ready)
+    return start_pods_commands(member.cluster, namespace, service, snapshot, unready=member.ready)
 
 
 def _down_reason(member: GlobalMember, lost: Sequence[GlobalMember], health: "Known") -> str:
@@ -312,7 +312,7 @@ def _check_policy(
     if one.status.error_status:
         error = one.status.error_status
         unused = _delete_unused_remedy(one, where, error, snapshot)
-        mend = unused or add_clusters_remedy(one, where, error, snapshot)
+        mend = unused or add_lacking_clusters_remedy(one, where, error, snapshot)
         mend = mend or _erase_field_remedy(one, where, error, snapshot)
         found = object_finding(one, where, "GlobalPolicyInvalid", error, snapshot, mend=mend)
         yield replace(found, caused_by=_configurations(where, snapshot))
@@ -359,7 +359,7 @@ def _erase_field_remedy(
     snapshot: MultiClusterSnapshot,
 ) -> Remedy | None:
     """The remedy that removes the field that an error names; None if it names none."""
-    commands = erase_field(one, where, message, snapshot)
+    commands = erase_field_commands(one, where, message, snapshot)
     return remedy(*commands, advice="or correct it") if commands else None
 
 

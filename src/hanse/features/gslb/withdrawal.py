@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from hanse.features.gslb.known import is_withdrawn
 from hanse.features.gslb.leadership import Leading
 from hanse.features.gslb.names import LED_BY, WITHDRAWN
-from hanse.features.gslb.replication import as_desired
+from hanse.features.gslb.replication import without_server_metadata
 from hanse.model.facts import Role
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE
@@ -60,7 +60,9 @@ def _is_waited_for(where: ClusterId, snapshot: Snapshot) -> bool:
 
 def _marked(service: GlobalService, where: ClusterId, refused: tuple[str, ...]) -> Desired:
     """The service with the withdrawn annotation and `refused` in its status, to be shared."""
-    kept = replace(as_desired(service), status=replace(service.status, refused=refused))
+    kept = replace(
+        without_server_metadata(service), status=replace(service.status, refused=refused)
+    )
     annotations = {**kept.metadata.annotations, WITHDRAWN: "true"}
     marked = replace(kept, metadata=replace(kept.metadata, annotations=annotations))
     return Desired(marked, where, ownership=Shared())

@@ -21,9 +21,9 @@ from hanse.model.write_rules import (
     Requirement,
     Writer,
     WriteRule,
-    before_and_after,
-    label,
-    unchanged,
+    before_and_after_cel,
+    label_cel,
+    unchanged_cel,
 )
 
 ACCOUNT = "{account}"
@@ -34,15 +34,15 @@ _OBJECTS = ("create", "patch", "delete")
 
 _COPIED = Requirement(
     f"label {OWNER} says that this feature made it, before and after",
-    before_and_after(f"{label('it', OWNER)}.startsWith('gslb-')"),
+    before_and_after_cel(f"{label_cel('it', OWNER)}.startsWith('gslb-')"),
 )
 _SAME_CLUSTER = Requirement(
     "spec cannot be changed: who leads is decided in each cluster",
-    f"request.operation != 'UPDATE' || {unchanged('spec')}",
+    f"request.operation != 'UPDATE' || {unchanged_cel('spec')}",
 )
 _OUR_EVENT = Requirement(
     "reportingComponent is hanse, before and after",
-    before_and_after("has(it.reportingComponent) && it.reportingComponent == 'hanse'"),
+    before_and_after_cel("has(it.reportingComponent) && it.reportingComponent == 'hanse'"),
 )
 _LEADERS_TOKEN = Requirement(
     f"a token of the leader's account lives for at most {MAX_TOKEN_SECONDS // 86400} days",
@@ -53,7 +53,7 @@ _COUNTED = Requirement(
     f"of an Event that exists only the count and its time change, not {', '.join(_TOLD)}, "
     "reportingInstance, action or related",
     "request.operation != 'UPDATE' || ("
-    + " && ".join(map(unchanged, (*_TOLD, "reportingInstance", "action", "related")))
+    + " && ".join(map(unchanged_cel, (*_TOLD, "reportingInstance", "action", "related")))
     + ")",
 )
 

@@ -18,7 +18,7 @@ from hanse.model.internal_addresses import (
     InternalAddress,
     encode_addresses,
     internal_addresses,
-    reached_from,
+    internal_by_address,
 )
 from hanse.model.kinds.core import ObjectReference, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import (
@@ -164,7 +164,7 @@ def _slices(
         served = _served_ports(one.tags, ports)
         internal = list(internal_addresses(one.machine.addresses, one.tags.internal_from))
         others += internal
-        own = reached_from(local, internal)
+        own = internal_by_address(local, internal)
         for preferred in one.machine.addresses:
             address = own.get(preferred.address, preferred.address)
             family = address_family(address)

@@ -61,7 +61,7 @@ def guard_state(node: Node, snapshot: Snapshot) -> HolderState:
     name = node.metadata.name
     lease = snapshot.get(snapshot.local, Lease, name, GUARDS_NAMESPACE)
     if lease is None or not _is_of_boot(lease, node):
-        return HolderState.READY if _is_empty(node, snapshot) else HolderState.SILENT
+        return HolderState.READY if _never_ran_tenant_pods(node, snapshot) else HolderState.SILENT
     liveness = snapshot.fact(LeaseLiveness, (snapshot.local, GUARDS_NAMESPACE, name))
     if liveness is None:
         return HolderState.UNKNOWN
@@ -102,25 +102,27 @@ def concerns_guards(before: Object | None, after: Object | None) -> bool:
     match before, after:
         case Node(), Node():
             boots = {one.status.node_info.boot_id for one in (before, after)}
-            return len(boots) > 1 or _is_new(before) != _is_new(after)
+            return len(boots) > 1 or _was_never_ready(before) != _was_never_ready(after)
         case Lease(), Lease():
             return before.spec.holder_identity != after.spec.holder_identity
         case _:
             return True
 
 
-def runs_on_new_node(pods: Iterable[Pod], snapshot: Snapshot) -> bool:
+def runs_on_never_ready_node(pods: Iterable[Pod], snapshot: Snapshot) -> bool:
     """Whether one of the pods is bound to a known node that was never ready."""
     nodes = (snapshot.get(snapshot.local, Node, pod.spec.node_name) for pod in pods)
-    return any(node is not None and _is_new(node) for node in nodes)
+    return any(node is not None and _was_never_ready(node) for node in nodes)
 
 
-def _is_empty(node: Node, snapshot: Snapshot) -> bool:
+def _never_ran_tenant_pods(node: Node, snapshot: Snapshot) -> bool:
     """Whether a node was never ready, and no pod in a network is bound to it."""
-    return _is_new(node) and not any(snapshot.by(snapshot.local, PODS_BY_NODE, node.metadata.name))
+    return _was_never_ready(node) and not any(
+        snapshot.by(snapshot.local, PODS_BY_NODE, node.metadata.name)
+    )
 
 
-def _is_new(node: Node) -> bool:
+def _was_never_ready(node: Node) -> bool:
     """Whether a node's Ready condition has been False since the node was registered.
 
     That is: the node was never ready. False if the times are not known.

@@ -18,7 +18,7 @@ from hanse.features.networks.guarded_nodes import (
     Isolation,
     concerns_guards,
     isolated_by,
-    runs_on_new_node,
+    runs_on_never_ready_node,
 )
 from hanse.features.networks.isolation import (
     DENY,
@@ -306,7 +306,7 @@ def _keys_for_pod(
     pods = [pod for pod in (before, after) if pod is not None]
     if len({(pod.spec.node_name, *sorted(pod_addresses(pod))) for pod in pods}) < len(pods):
         return  # it is where it was
-    if options.guard and runs_on_new_node(pods, snapshot):
+    if options.guard and runs_on_never_ready_node(pods, snapshot):
         yield from all_isolation_keys(snapshot)
     if not _has_accesses(snapshot) or not any(
         _is_outside_node_ranges(pod, snapshot) for pod in pods

@@ -102,7 +102,7 @@ def plan_network(
     )
     state = NetworkPhase("Failed", "Invalid", "; ".join(errors)[:4000])
     if not errors:
-        if provision.state != "Ready" and not _is_described(network, options):
+        if provision.state != "Ready" and not _has_provider_facts(network, options):
             reason = "WaitingForProvider" if provision.state == "Pending" else "Provider"
             state = NetworkPhase(provision.state, reason, provision.message)
         else:
@@ -133,7 +133,7 @@ def _described(
     return replace(network, status=status), (question,)
 
 
-def _is_described(network: Network, options: NetworksOptions) -> bool:
+def _has_provider_facts(network: Network, options: NetworksOptions) -> bool:
     """Whether a provider that can be asked has given ranges and DNS address.
 
     False if the Network has condition Provisioned, which decides then.

@@ -23,7 +23,7 @@ from hanse.model.selectors import selects
 Direction = Literal["ingress", "egress"]
 
 
-def can_reach(
+def is_allowed(
     source: TrafficEndpoint,
     target: TrafficEndpoint,
     traffic_port: TrafficPort,
@@ -208,7 +208,7 @@ def reachability_matrix(
         concerned = [*by_space.get(one.namespace, ())]
         if other.namespace != one.namespace:
             concerned += by_space.get(other.namespace, ())
-        return (can_reach(one, other, port, concerned, admin, antrea) for port in ports)
+        return (is_allowed(one, other, port, concerned, admin, antrea) for port in ports)
 
     names = tuple(sorted(groups, key=lambda name: (name == OUTSIDE, name)))
     return ReachabilityMatrix(

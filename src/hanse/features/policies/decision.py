@@ -60,11 +60,11 @@ def decide(
     if draft.here.phase == "Quarantined":
         decision = _quarantined(draft)
     elif winner is None or winner.state == "Deleted":
-        decision = _delete_copy(view, draft, winner, before, outcome)
+        decision = _decide_removal(view, draft, winner, before, outcome)
     elif winner.state == "Orphaned":
-        decision = _orphan_copy(view, draft, winner, before, outcome)
+        decision = _decide_orphaning(view, draft, winner, before, outcome)
     else:
-        decision = _apply_copy(view, draft, winner, before, outcome)
+        decision = _decide_copy(view, draft, winner, before, outcome)
     if view.refusal and decision.writes and decision.record.here.phase != "Applied":
         decision = _not_accepted(view.refusal, draft, decision)
     return _with_release_time(decision, before, now)
@@ -99,7 +99,7 @@ _QUARANTINE_MESSAGES: dict[str, str] = {
 }
 
 
-def _delete_copy(
+def _decide_removal(
     view: MemberView,
     draft: RecordDraft,
     winner: Version | None,
@@ -113,8 +113,8 @@ def _delete_copy(
     """
     policy = view.policy
     if policy is None or not draft.here.exists or not is_federated(policy):
-        return _member_decision(replace(draft, here=_released(draft.here)))
-    here = _pending(draft.here, winner.dot if winner else None, before, outcome)
+        return _member_decision(replace(draft, here=_released_state(draft.here)))
+    here = _pending_state(draft.here, winner.dot if winner else None, before, outcome)
     cause = "deleted in another member"
     removal = Removal(
         view.policy_ref, policy.metadata.uid, cause, 1, as_leader_of=view.member, as_seen=True
@@ -122,7 +122,7 @@ def _delete_copy(
     return _member_decision(replace(draft, here=here), removal)
 
 
-def _orphan_copy(
+def _decide_orphaning(
     view: MemberView,
     draft: RecordDraft,
     winner: Version,
@@ -137,20 +137,20 @@ def _orphan_copy(
     """
     policy = view.policy
     if policy is None:
-        return _member_decision(replace(draft, here=_released(draft.here)))
+        return _member_decision(replace(draft, here=_released_state(draft.here)))
     is_copy = is_federated(policy) and draft.here.exists
     was_ours = not is_federated(policy) and parse_version_annotation(
         view.key, policy.metadata.annotations
     )
     if not is_copy and not was_ours:
-        return _member_decision(replace(draft, here=_released(draft.here)))
-    here = _pending(draft.here, winner.dot, before, outcome)
+        return _member_decision(replace(draft, here=_released_state(draft.here)))
+    here = _pending_state(draft.here, winner.dot, before, outcome)
     return _member_decision(
         replace(draft, here=here), _policy_patch(view, patch_to_unfederated(policy))
     )
 
 
-def _apply_copy(
+def _decide_copy(
     view: MemberView,
     draft: RecordDraft,
     winner: Version,
@@ -165,7 +165,7 @@ def _apply_copy(
     policy, here = view.policy, draft.here
     if policy is not None and not is_federated(policy):
         message = f"a policy of that name stands here; annotate it with {FEDERATED} or delete it"
-        return _blocked(draft, winner, "PlainPolicy", message)
+        return _blocked_decision(draft, winner, "PlainPolicy", message)
     if not view.served or not view.definition_uid:
         return _blocked_without_parent(
             draft, winner, "NotServed", f"{view.member} does not serve its kind"
@@ -187,7 +187,7 @@ def _apply_copy(
             view, patch_to_content(winner.content, policy, {**version, **_resolution_removed(view)})
         )
         here = replace(here, generation=_generation_after_patch(policy, winner))
-    here = _pending(here, winner.dot, before, outcome)
+    here = _pending_state(here, winner.dot, before, outcome)
     return _member_decision(replace(draft, here=here), write)
 
 
@@ -218,7 +218,9 @@ def _resolution_removed(view: MemberView) -> Wire:
     return {RESOLVE_ANNOTATION: None} if resolved else {}
 
 
-def _blocked(draft: RecordDraft, winner: Version, reason: Reason, message: str) -> MemberDecision:
+def _blocked_decision(
+    draft: RecordDraft, winner: Version, reason: Reason, message: str
+) -> MemberDecision:
     """The decision without writes, its record Blocked by this reason, with the winner as target.
 
     The record forgets uid, version and digest of a policy that it had.
@@ -235,14 +237,14 @@ def _blocked_without_parent(
     The uids of a policy that still exists, and of its parents, stay in the record, its own as
     `former`: it goes with its parent.
     """
-    decision, was = _blocked(draft, winner, reason, message), draft.here
+    decision, was = _blocked_decision(draft, winner, reason, message), draft.here
     if not was.exists:
         return decision
     here = replace(decision.record.here, former=was.uid, home=was.home, definition=was.definition)
     return replace(decision, record=replace(decision.record, here=here))
 
 
-def _pending(
+def _pending_state(
     here: LocalState, target: Dot | None, before: LocalState, outcome: WriteOutcome | None
 ) -> LocalState:
     """The state Pending towards a target version; Blocked if the last write of it was refused.
@@ -264,7 +266,7 @@ def _pending(
     return replace(pending, phase="Blocked", reason=reason, message=outcome.message)
 
 
-def _released(here: LocalState) -> LocalState:
+def _released_state(here: LocalState) -> LocalState:
     """A new Released state, without uid and version; the target of a late write is kept."""
     return LocalState(phase="Released", target=here.target)
 

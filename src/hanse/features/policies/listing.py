@@ -77,7 +77,7 @@ def parse_policy_label(label: str) -> Key | None:
             return None
 
 
-def list_policies(ledgers: Mapping[ClusterId, Iterable[ConfigMap]]) -> list[PolicyView]:
+def list_shown_policies(ledgers: Mapping[ClusterId, Iterable[ConfigMap]]) -> list[PolicyView]:
     """Every policy in any ledger, by kind, name and namespace, with its status in each cluster.
 
     One that is not Present is listed only if it needs attention; invalid records are skipped.

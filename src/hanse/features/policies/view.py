@@ -15,7 +15,7 @@ from hanse.features.policies.ledger import (
     record_key,
     record_name,
 )
-from hanse.features.policies.listing import MemberStatus, PolicyView, list_policies
+from hanse.features.policies.listing import MemberStatus, PolicyView, list_shown_policies
 from hanse.features.policies.versions import merge_all
 from hanse.features.policies.webhooks import ignored_annotation_warning, peer_warnings
 from hanse.model.antrea_policies import named_groups, policy_subjects, service_peers
@@ -77,7 +77,7 @@ class PoliciesView:
             if (ledger := snapshot.get(where, ConfigMap, record_name(policy_key), SYSTEM))
             is not None
         }
-        for policy in list_policies({where: (ledger,) for where, ledger in ledgers.items()}):
+        for policy in list_shown_policies({where: (ledger,) for where, ledger in ledgers.items()}):
             return _policy_item(policy, ledgers, snapshot)
         return None
 

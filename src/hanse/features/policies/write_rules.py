@@ -8,15 +8,15 @@ from hanse.model.write_rules import (
     Requirement,
     Writer,
     WriteRule,
-    annotation,
-    unchanged,
+    annotation_cel,
+    unchanged_cel,
 )
 
 
 def _federated(of: str) -> str:
     """A CEL expression: whether the federation annotation of a policy variable is `true`."""
     names = label_spellings("federated.anp")
-    return " || ".join(f"{annotation(of, name)} == 'true'" for name in names)
+    return " || ".join(f"{annotation_cel(of, name)} == 'true'" for name in names)
 
 
 _BEFORE, _AFTER = (
@@ -25,7 +25,7 @@ _BEFORE, _AFTER = (
 )
 _ONLY_LEDGER_REMOVED = (
     "request.operation == 'UPDATE' && "
-    + " && ".join(unchanged(field) for field in ("spec", "status", "metadata.labels"))
+    + " && ".join(unchanged_cel(field) for field in ("spec", "status", "metadata.labels"))
     + f" && {_AFTER}.all(k, k in {_BEFORE} && {_BEFORE}[k] == {_AFTER}[k])"
     + f" && {_BEFORE}.all(k, k.startsWith('{LEDGER_PREFIX}') || k in {_AFTER})"
 )

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER
 from hanse.model.clusterset import (
     MemberState,
-    begins_anew,
     common_state,
+    is_rejoining,
     joined_clusters,
-    may_be_unseen,
     member_state,
+    watch_lags_lease,
 )
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, Endpoint, EndpointSlice
@@ -171,9 +171,9 @@ def _may_publish_yet(
     place = (snapshot, broker, broker_namespace)
     match common_state(cluster, *place):
         case MemberState.UNKNOWN:
-            return not begins_anew(cluster, *place)
+            return not is_rejoining(cluster, *place)
         case MemberState.READY:
-            return cluster != snapshot.local and may_be_unseen(cluster, EndpointSlice, *place)
+            return cluster != snapshot.local and watch_lags_lease(cluster, EndpointSlice, *place)
         case _:
             return False
 
@@ -256,7 +256,9 @@ def drop_disallowed(endpoint_slice: EndpointSlice, ranges: Sequence[str]) -> End
     return replace(endpoint_slice, endpoints=allowed)
 
 
-def disallowed_addresses(slices: Sequence[EndpointSlice], ranges: Sequence[str]) -> tuple[str, ...]:
+def addresses_of_disallowed_endpoints(
+    slices: Sequence[EndpointSlice], ranges: Sequence[str]
+) -> tuple[str, ...]:
     """All addresses of endpoints of which any is outside of their cluster's ranges, sorted.
 
     Empty if there are no ranges.

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from hanse.features.services.clusters import (
     BACKENDS,
+    addresses_of_disallowed_endpoints,
     broker_since,
     cluster_settings,
-    disallowed_addresses,
     disallowed_message,
     drop_disallowed,
     drop_foreign_namespaces,
@@ -150,7 +150,7 @@ def _plan_own(
     own = [s for s in published if source_cluster(s) == snapshot.local]
     if any(has_newer_schema(s) for s in own):
         return Plan(_desired_slices(own, snapshot, broker))
-    state = _export_state(export, service, published, broker, snapshot, broker_namespace)
+    state = _merge_with_published(export, service, published, broker, snapshot, broker_namespace)
     return _publish(state, snapshot, broker_namespace)
 
 
@@ -158,10 +158,10 @@ def _desired_slices(
     slices: Iterable[EndpointSlice], snapshot: Snapshot, broker: ClusterId
 ) -> tuple[Desired, ...]:
     """The slices as desired objects on the broker, with the local cluster as their only source."""
-    return tuple(Desired(s, broker, sources=_sources(snapshot)) for s in slices)
+    return tuple(Desired(s, broker, sources=_local_source(snapshot)) for s in slices)
 
 
-def _sources(snapshot: Snapshot) -> frozenset[ClusterId]:
+def _local_source(snapshot: Snapshot) -> frozenset[ClusterId]:
     """The local cluster alone: the only source of the slices that it publishes.
 
     The broker is not among the sources: after it is restored, others wait for this cluster to
@@ -170,7 +170,7 @@ def _sources(snapshot: Snapshot) -> frozenset[ClusterId]:
     return frozenset({snapshot.local})
 
 
-def _export_state(
+def _merge_with_published(
     export: ServiceExport,
     service: Service,
     published: Sequence[EndpointSlice],
@@ -328,7 +328,7 @@ def _lighthouse_form(
         broker_namespace,
     )
     return tuple(
-        Desired(o, state.broker, step=1, sources=_sources(snapshot), ownership=TakeOver())
+        Desired(o, state.broker, step=1, sources=_local_source(snapshot), ownership=TakeOver())
         for o in objects
     )
 
@@ -410,7 +410,7 @@ def _address_conditions(state: _ExportState, slices: tuple[EndpointSlice, ...]) 
     Else True if the export has the condition already, and no condition if it has not.
     """
     ranges = cluster_settings(state.record.cluster, state.rules).ranges
-    if addresses := disallowed_addresses(slices, ranges):
+    if addresses := addresses_of_disallowed_endpoints(slices, ranges):
         message = disallowed_message(addresses, ranges)
         return [condition(ADDRESSES_ALLOWED, False, "OutsideRanges", message)]
     was_set = find_condition(state.export.status.conditions, ADDRESSES_ALLOWED) is not None

@@ -29,7 +29,7 @@ from hanse.features.services.legacy import (
     legacy_import_key,
     legacy_slice_keys,
 )
-from hanse.features.services.lighthouse import LEGACY, is_first_of_lighthouse, plan_legacy
+from hanse.features.services.lighthouse import LEGACY, is_only_of_lighthouse, plan_legacy
 from hanse.features.services.names import FEATURE_NAME, RECORD, SERVICE_NAME, SERVICE_NAMESPACE
 from hanse.features.services.silence import keys_of_imports
 from hanse.model.clusterset import (
@@ -373,7 +373,7 @@ def _lighthouse_keys(key: Key, change: ObjectChange, snapshot: Snapshot) -> Iter
     yield from (key, LEGACY)
     yield from export_key(key.name, key.namespace, snapshot)
     appears = change.before is None or change.after is None
-    if appears and is_first_of_lighthouse(change.object, snapshot, change.where):
+    if appears and is_only_of_lighthouse(change.object, snapshot, change.where):
         for export in snapshot.all(snapshot.local, ServiceExport):
             meta = export.metadata
             yield Key("export", meta.name, meta.namespace)

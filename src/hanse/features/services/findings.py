@@ -26,7 +26,7 @@ from hanse.features.services.status import (
     SETTINGS_VALID,
     excluded_metadata,
     faulty_annotations,
-    joined_clusters,
+    joined_clusters_in,
 )
 from hanse.model.agent_report import CUT_OFF
 from hanse.model.clusterset import clusterset_spec
@@ -50,7 +50,12 @@ from hanse.model.objects import ClusterId
 from hanse.model.ownership import OWNER
 from hanse.model.pauses import fleet_pauses
 from hanse.model.refused_writes import write_causes
-from hanse.model.remedies import delete_obstacle, erase_ranges, join_broker, start_pods
+from hanse.model.remedies import (
+    delete_obstacle_commands,
+    erase_ranges_commands,
+    join_broker_command,
+    start_pods_commands,
+)
 
 UNSEEN_AFTER = timedelta(seconds=15)
 """How old an export may get before it is a finding that no agent has looked at it."""
@@ -107,7 +112,7 @@ def endpoint_findings(
             severity=Severity.OUTAGE,
             subject=subject,
             summary=f"{name} has no ready endpoint in any cluster: {where}",
-            remedy=_start_pods(service, startable, counts, snapshot),
+            remedy=_start_pods_remedy(service, startable, counts, snapshot),
             caused_by=(*causes, *denials),
         )
         return
@@ -120,12 +125,12 @@ def endpoint_findings(
                 subject=subject,
                 summary=f"{name} is served by {len(ready) - len(lost) - len(empty)} of "
                 f"{len(ready) + len(unknown)} clusters, not by {', '.join(clusters)}{doubt}",
-                remedy=_start_pods(service, [] if caused else clusters, counts, snapshot),
+                remedy=_start_pods_remedy(service, [] if caused else clusters, counts, snapshot),
                 caused_by=caused,
             )
 
 
-def _start_pods(
+def _start_pods_remedy(
     service: ExportedService,
     clusters: Sequence[ClusterId],
     counts: Mapping[ClusterId, EndpointCounts],
@@ -138,7 +143,7 @@ def _start_pods(
     commands = [
         command
         for one in clusters
-        for command in start_pods(
+        for command in start_pods_commands(
             one, service.namespace, service.name, snapshot, unready=bool(counts[one].all)
         )
     ]
@@ -334,18 +339,22 @@ def _condition_remedy(
             return remedy(*commands, advice=advice)
         case "ImportedHere":
             return remedy(
-                *delete_obstacle(cluster, bad.message, snapshot),
+                *delete_obstacle_commands(cluster, bad.message, snapshot),
                 advice=f"mend what the message names; the agent of {cluster} tries again by itself",
             )
         case "AddressesAllowed":
             brokers = snapshot.clusters_with_role(Role.BROKER)
-            allow = (c for broker in brokers for c in erase_ranges(broker, (cluster,), snapshot))
+            allow = (
+                c for broker in brokers for c in erase_ranges_commands(broker, (cluster,), snapshot)
+            )
             return remedy(*allow, advice="or the broker's administrator adds them there")
         case _ if bad.message == NOT_JOINED:
             brokers = snapshot.clusters_with_role(Role.BROKER)
             if len(brokers) == 1:
-                return remedy(join_broker(brokers[0], cluster, snapshot))
-            return remedy(advice=f"let it join one: `{join_broker('BROKER', cluster, snapshot)}`")
+                return remedy(join_broker_command(brokers[0], cluster, snapshot))
+            return remedy(
+                advice=f"let it join one: `{join_broker_command('BROKER', cluster, snapshot)}`"
+            )
         case _:
             brokers = snapshot.clusters_with_role(Role.BROKER)
             return Remedy(
@@ -361,7 +370,7 @@ def _erase_settings(message: str, export: ServiceExport) -> Iterator[str]:
     clusters would get the export. Also those that erase labels and annotations in its spec that
     imports do not get.
     """
-    joined = joined_clusters(message)
+    joined = joined_clusters_in(message)
     for name in faulty_annotations(message):
         if name == TO_CLUSTERS and joined is not None:
             named = parse_cluster_list(export.metadata.annotations.get(TO_CLUSTERS, ""))

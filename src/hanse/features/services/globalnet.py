@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from hanse.features.services.slices import ExportBackends, address_family
 from hanse.model.addresses import is_address
-from hanse.model.internal_addresses import decode_addresses, published_from
+from hanse.model.internal_addresses import address_by_internal, decode_addresses
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import Endpoint, EndpointSlice
 from hanse.model.kinds.submariner import GlobalIngressIP
@@ -71,7 +71,7 @@ def _with_published_addresses(endpoint_slice: EndpointSlice) -> EndpointSlice:
 
     Unchanged without a valid annotation.
     """
-    instead = published_from(decode_addresses(endpoint_slice.metadata.annotations))
+    instead = address_by_internal(decode_addresses(endpoint_slice.metadata.annotations))
     if not instead:
         return endpoint_slice
     endpoints = tuple(

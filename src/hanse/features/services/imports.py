@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from hanse.features.services.aggregate import import_spec, import_status
 from hanse.features.services.clusters import (
     BACKENDS,
+    addresses_of_disallowed_endpoints,
     awaited_clusters,
     broker_since,
     cluster_settings,
-    disallowed_addresses,
     disallowed_message,
     drop_disallowed,
     drop_foreign_namespaces,
@@ -49,7 +49,7 @@ from hanse.features.services.slices import (
     share_annotations,
 )
 from hanse.features.services.status import ADDRESSES_ALLOWED, API_SERVER
-from hanse.features.services.unpublished import is_unpublished, succeeds_others
+from hanse.features.services.unpublished import is_unpublished, may_stand_alone
 from hanse.model.acceptance import ImportedService, Refused, accepted, read_policy
 from hanse.model.affinity import (
     AffinityRule,
@@ -65,7 +65,7 @@ from hanse.model.kinds.hanse import ClusterSetSpec
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.member_ranges import own_ranges
 from hanse.model.objects import ClusterId, Meta, Object
-from hanse.model.own_addresses import drop_own, overlap_message, own_addresses
+from hanse.model.own_addresses import overlap_message, own_addresses, without_own_addresses
 from hanse.model.ownership import OWNER, OWNER_KEY
 from hanse.model.plan import Desired, Key, Owned, Plan, Question, TakeOver
 from hanse.model.snapshot import Snapshot
@@ -204,7 +204,7 @@ def _read_published(
     kept |= being_upgraded(key, migrating, snapshot, broker, broker_namespace)
     if is_unpublished(key, snapshot, published, rules) and (
         snapshot.local in standing
-        or (current is not None and succeeds_others(key, snapshot, exports.records))
+        or (current is not None and may_stand_alone(key, snapshot, exports.records))
     ):
         kept |= {snapshot.local}
     unheard = frozenset(r.cluster for r in silent if r.is_for(snapshot.local))
@@ -299,7 +299,11 @@ def _backing_slices(state: _ImportState, snapshot: Snapshot) -> Iterator[Endpoin
         if cluster in state.visible and endpoint_slice.address_type != "FQDN" and not replaced:
             allowed = cluster_settings(cluster, state.rules).ranges
             slice_ = drop_disallowed(endpoint_slice, allowed)
-            yield slice_ if cluster == snapshot.local else drop_own(slice_, state.own_ranges)
+            yield (
+                slice_
+                if cluster == snapshot.local
+                else without_own_addresses(slice_, state.own_ranges)
+            )
     if own is not None:
         pods = list(snapshot.by(snapshot.local, BACKENDS, f"{own.namespace}/{own.name}"))
         yield from build_own_slices(own, pods, state.broker_namespace)
@@ -392,7 +396,7 @@ def _address_conditions(state: _ImportState, local: ClusterId) -> list[Condition
     for cluster in sorted(state.visible):
         ranges = cluster_settings(cluster, state.rules).ranges
         own = [s for s in state.slices if source_cluster(s) == cluster]
-        if addresses := disallowed_addresses(own, ranges):
+        if addresses := addresses_of_disallowed_endpoints(own, ranges):
             messages.append(f"{cluster} publishes {disallowed_message(addresses, ranges)}")
         if cluster != local and (addresses := own_addresses(own, state.own_ranges)):
             reason = "RangesOverlap"

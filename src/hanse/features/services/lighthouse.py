@@ -79,7 +79,7 @@ def _of_others(objects: _Published, snapshot: Snapshot) -> Iterator[str]:
             yield obj.metadata.name
 
 
-def is_first_of_lighthouse(obj: Object, snapshot: Snapshot, broker: ClusterId) -> bool:
+def is_only_of_lighthouse(obj: Object, snapshot: Snapshot, broker: ClusterId) -> bool:
     """Whether other clusters' Lighthouse agents have no other object of this kind on the broker."""
     found: _Published = (
         snapshot.by(broker, LEGACY_IMPORTS, "")

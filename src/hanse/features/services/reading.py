@@ -79,7 +79,7 @@ def further_reads(
     that it names was tried. The result has a set, maybe empty, for each cluster in `tried`.
     """
     found: dict[ClusterId, set[Watch]] = {where: set() for where in tried}
-    counts = snapshot.computed(imports_by_count)
+    counts = snapshot.cached_result(imports_by_count)
     limited = _limited_imports(snapshot)
     for where in (*counts.uncounted, *counts.needed(failed)):
         found[where].add(ALL_IMPORTS)
@@ -147,7 +147,7 @@ def _exports(where: ClusterId, snapshot: MultiClusterSnapshot) -> bool:
 
 
 def imports_by_count(snapshot: MultiClusterSnapshot) -> "ImportCounts":
-    """The ImportCounts of a snapshot, as a function that `MultiClusterSnapshot.computed` caches."""
+    """The ImportCounts of a snapshot, a function for `MultiClusterSnapshot.cached_result`."""
     return ImportCounts(snapshot)
 
 

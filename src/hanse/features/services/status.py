@@ -90,7 +90,7 @@ def faulty_annotations(message: str) -> list[str]:
     return _FAULTY_ANNOTATION.findall(message)
 
 
-def joined_clusters(message: str) -> list[str] | None:
+def joined_clusters_in(message: str) -> list[str] | None:
     """The members of the broker by a message of SettingsValid; None if it is not about clusters."""
     found = _JOINED.search(message)
     return list(parse_cluster_list(found[1])) if found is not None else None

@@ -31,7 +31,7 @@ def is_unpublished(
     return is_exportable(key, service) and may_publish(here, key.namespace, rules)
 
 
-def succeeds_others(key: Key, snapshot: Snapshot, records: Iterable[ExportRecord]) -> bool:
+def may_stand_alone(key: Key, snapshot: Snapshot, records: Iterable[ExportRecord]) -> bool:
     """Whether this cluster's export did not fail, and none of the records is for this cluster.
 
     It failed if its condition Ready has the reason Failed. False without an export.

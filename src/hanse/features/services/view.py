@@ -180,7 +180,7 @@ def _findings(
 
 def _importers(service: ExportedService, snapshot: MultiClusterSnapshot) -> tuple[ClusterId, ...]:
     """The clusters that import a service: by their lists, or presumed by their counts."""
-    counts = snapshot.computed(imports_by_count)
+    counts = snapshot.cached_result(imports_by_count)
     return counts.importers(service.namespace, service.name, service.importers)
 
 

@@ -24,47 +24,47 @@ from hanse.model.write_rules import (
     Requirement,
     Writer,
     WriteRule,
-    annotation,
-    before_and_after,
-    label,
-    unless_updated,
+    annotation_cel,
+    before_and_after_cel,
+    label_cel,
+    unless_updated_cel,
 )
 
 _OWN_SLICE = Requirement(
     f"label {SOURCE_CLUSTER} is the writer's id, before and after",
-    before_and_after(f"{label('it', SOURCE_CLUSTER)} == variables.me"),
+    before_and_after_cel(f"{label_cel('it', SOURCE_CLUSTER)} == variables.me"),
     f"'label {SOURCE_CLUSTER} must be ' + variables.me + ': a member writes its own slices only'",
 )
 _NO_SERVICE = Requirement(
     f"label {KUBE_SERVICE} is not set: it is no endpoint of a Service here",
-    before_and_after(f"{label('it', KUBE_SERVICE)} == ''"),
+    before_and_after_cel(f"{label_cel('it', KUBE_SERVICE)} == ''"),
 )
 _SAME_SERVICE = Requirement(
     "the labels that name the service never change: by the creation of a slice others know how old "
     "the export of its service is",
-    unless_updated(
-        f"{label('object', SERVICE_NAMESPACE)} == {label('oldObject', SERVICE_NAMESPACE)}",
-        f"{label('object', LEGACY_NAMESPACE)} == {label('oldObject', LEGACY_NAMESPACE)}",
+    unless_updated_cel(
+        f"{label_cel('object', SERVICE_NAMESPACE)} == {label_cel('oldObject', SERVICE_NAMESPACE)}",
+        f"{label_cel('object', LEGACY_NAMESPACE)} == {label_cel('oldObject', LEGACY_NAMESPACE)}",
         # the first versions of Lighthouse have the name of the import here
-        f"({label('oldObject', SERVICE_NAME)} == {label('object', SERVICE_NAME)} || "
-        f"{label('oldObject', SERVICE_NAME)} == {label('object', SERVICE_NAME)} + '-' + "
-        f"{label('object', LEGACY_NAMESPACE)} + '-' + variables.me)",
+        f"({label_cel('oldObject', SERVICE_NAME)} == {label_cel('object', SERVICE_NAME)} || "
+        f"{label_cel('oldObject', SERVICE_NAME)} == {label_cel('object', SERVICE_NAME)} + '-' + "
+        f"{label_cel('object', LEGACY_NAMESPACE)} + '-' + variables.me)",
     ),
     "'a slice stays with the service that it was created for'",
 )
 _STATED_ONCE = Requirement(
     f"annotation {EXPORTED_AT} is set at the creation alone: nobody makes an export older later",
-    unless_updated(
-        f"({annotation('object', EXPORTED_AT)} == '' || "
-        f"{annotation('object', EXPORTED_AT)} == {annotation('oldObject', EXPORTED_AT)})"
+    unless_updated_cel(
+        f"({annotation_cel('object', EXPORTED_AT)} == '' || "
+        f"{annotation_cel('object', EXPORTED_AT)} == {annotation_cel('oldObject', EXPORTED_AT)})"
     ),
     f"'annotation {EXPORTED_AT} is set when a slice is created, and never changed'",
 )
 _SAME_IMPORT = Requirement(
     "the labels that name the service of an older agent's import never change",
-    unless_updated(
-        f"{label('object', LEGACY_NAMESPACE)} == {label('oldObject', LEGACY_NAMESPACE)}",
-        f"{label('object', LEGACY_NAME)} == {label('oldObject', LEGACY_NAME)}",
+    unless_updated_cel(
+        f"{label_cel('object', LEGACY_NAMESPACE)} == {label_cel('oldObject', LEGACY_NAMESPACE)}",
+        f"{label_cel('object', LEGACY_NAME)} == {label_cel('oldObject', LEGACY_NAME)}",
     ),
 )
 _WITHIN_RANGES = Requirement(
@@ -81,13 +81,13 @@ _WITHIN_NAMESPACES = Requirement(
     "services are of the namespaces that the ClusterSet gives the writer",
     "request.operation == 'DELETE' || !has(params.spec) || !has(params.spec.clusters) || "
     "params.spec.clusters.all(c, c.id != variables.me || !has(c.namespaces) || "
-    f"c.namespaces.size() == 0 || {label('object', SERVICE_NAMESPACE)} in c.namespaces)",
+    f"c.namespaces.size() == 0 || {label_cel('object', SERVICE_NAMESPACE)} in c.namespaces)",
     "'ClusterSet ' + params.metadata.name + ' does not let ' + variables.me + "
-    f"' publish services of namespace ' + {label('object', SERVICE_NAMESPACE)}",
+    f"' publish services of namespace ' + {label_cel('object', SERVICE_NAMESPACE)}",
 )
 _OWN_IMPORT = Requirement(
     f"label {LEGACY_CLUSTER} is not set, or is the writer's id, before and after",
-    before_and_after(f"{label('it', LEGACY_CLUSTER)} in ['', variables.me]"),
+    before_and_after_cel(f"{label_cel('it', LEGACY_CLUSTER)} in ['', variables.me]"),
     f"'label {LEGACY_CLUSTER} must be ' + variables.me + "
     "': a member writes aggregates and its own imports only'",
 )

@@ -27,7 +27,7 @@ from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.hanse import ClusterMember, FederatedStatefulSet
 from hanse.model.manifests import Manifest, manifest
 from hanse.model.objects import Wire
-from hanse.model.write_rules import unchanged
+from hanse.model.write_rules import unchanged_cel
 
 _NOT_TERMINATING = {
     "name": "not-about-to-go",
@@ -138,7 +138,7 @@ def immutable_fields_policy(broker_namespace: str) -> tuple[Manifest, ...]:
     pass.
     """
     immutable = ("serviceName", "selector", "podManagementPolicy", "volumeClaimTemplates")
-    expression = " && ".join(unchanged(f"spec.template.spec.{field}") for field in immutable)
+    expression = " && ".join(unchanged_cel(f"spec.template.spec.{field}") for field in immutable)
     spec: Wire = {
         "matchConditions": [_NOT_TERMINATING],
         "validations": [

@@ -40,7 +40,9 @@ def carried_keys_for(change: Change, snapshot: Snapshot) -> Iterator[Key]:
         return
     match change.fact:
         case WriteOutcome(target) if target.ref.kind == ConfigMap.kind:
-            yield from _set_keys(Key(TOPIC, target.ref.name, target.ref.namespace), snapshot)
+            yield from _keys_of_sets_with_config(
+                Key(TOPIC, target.ref.name, target.ref.namespace), snapshot
+            )
         case ClusterState():
             yield from all_config_keys(snapshot)
         case _:
@@ -60,7 +62,7 @@ def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
     match obj:
         case ConfigMap():
             yield (key := Key(TOPIC, meta.name, meta.namespace))
-            yield from _set_keys(key, snapshot)
+            yield from _keys_of_sets_with_config(key, snapshot)
         case StatefulSet() if is_local and _owner(change.before) == _owner(change.after):
             return
         case StatefulSet() | FederatedStatefulSet():
@@ -105,7 +107,7 @@ def _keys_of_set(key: Key, snapshot: Snapshot) -> Iterator[Key]:
     return config_keys(found.object if found is not None else None)
 
 
-def _set_keys(config: Key, snapshot: Snapshot) -> Iterator[Key]:
+def _keys_of_sets_with_config(config: Key, snapshot: Snapshot) -> Iterator[Key]:
     """The local keys of the sets at the broker that refer to a ConfigMap."""
     broker = broker_cluster(snapshot)
     if broker is not None:

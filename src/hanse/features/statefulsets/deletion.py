@@ -20,8 +20,8 @@ from hanse.features.statefulsets.tombstones import (
     add_created_uid,
     deletes_claims,
     is_covered_by_deletion,
-    plan_returned_set,
     plan_tombstone,
+    plan_without_returned_set,
     returned_with_claims_message,
 )
 from hanse.model.kinds.apps import StatefulSet
@@ -60,12 +60,12 @@ def plan_missing_set(
     if report.spec.released:
         return plan_release(key, snapshot, broker, broker_namespace)
     if report.spec.ended is None and LOST not in report.metadata.annotations:
-        return plan_deletion(stateful_set, report, snapshot, broker)
+        return plan_without_objects(stateful_set, report, snapshot, broker)
     if deletes_claims(stateful_set.spec):
         return _plan_running_on(
             running, snapshot, "Returned", returned_with_claims_message(stateful_set, report)
         )
-    return plan_returned_set(stateful_set, report, snapshot, broker)
+    return plan_without_returned_set(stateful_set, report, snapshot, broker)
 
 
 def plan_without_shares(
@@ -137,7 +137,7 @@ def plan_awaiting_acceptance(
     return Plan((Desired(desired, broker, sources=frozenset({snapshot.local})),), events=(event,))
 
 
-def plan_deletion(
+def plan_without_objects(
     stateful_set: StatefulSet,
     report: StatefulSetPart | None,
     snapshot: Snapshot,

@@ -97,7 +97,7 @@ class PartState(Struct, frozen=True):
         return status.observed_generation >= meta.generation
 
     @property
-    def released(self) -> int:
+    def current_partition(self) -> int:
         """`updateStrategy.rollingUpdate.partition`: the ordinal from which pods may be replaced.
 
         0 with OnDelete, and if there is none.
@@ -151,7 +151,7 @@ class PartState(Struct, frozen=True):
         return not spec.min_ready_seconds or status.available_replicas >= status.ready_replicas
 
     @property
-    def is_counted(self) -> bool:
+    def is_status_caught_up(self) -> bool:
         """Whether the status has all ready pods, and all updated ones.
 
         Else its controller is about to write it, and a patch at the same time is a conflict for one
@@ -176,7 +176,7 @@ class PartState(Struct, frozen=True):
         """
         if self.outdated:
             return self.going
-        replaced = range(min(self.released, self.replicas), self.replicas)
+        replaced = range(min(self.current_partition, self.replicas), self.replicas)
         missing = sum(not (self.is_updated(o) and self.is_up(o)) for o in replaced)
         return self.going + (missing or (not self.is_available and bool(replaced)))
 
@@ -189,7 +189,7 @@ class PartState(Struct, frozen=True):
         """
         if self.outdated or not (self.rolls and self.is_observed):
             return ()
-        released = range(min(self.released, self.replicas), self.replicas)
+        released = range(min(self.current_partition, self.replicas), self.replicas)
         waiting = (o for o in released if o in self.pods and not self.is_updated(o))
         pods = (self.pods[o] for o in waiting if not self.is_up(o))
         return tuple(pod for pod in pods if pod.metadata.deletion_timestamp is None)
@@ -263,7 +263,7 @@ def unchanged_step(part: PartState, held: Permit) -> Step:
     waits = _REPLACING if held.pods and not (held.removes or part.outdated) else ""
     return Step(
         replicas,
-        part.released,
+        part.current_partition,
         permits=held.pods,
         removes=held.removes,
         keeps=held.keeps,
@@ -271,7 +271,7 @@ def unchanged_step(part: PartState, held: Permit) -> Step:
     )
 
 
-def _needed(part: PartState, held: int) -> int:
+def _permits_in_use(part: PartState, held: int) -> int:
     """The permits to keep: all that are held while replicas are down by our doing, else 0."""
     return held if part.in_flight else 0
 
@@ -283,7 +283,9 @@ def _shrink(part: PartState, others: OtherReplicas, rules: Rules, held: Permit) 
     permit to remove it asks for one, after other clusters have removed; unless ordered, clusters
     remove at the same time, and each permit says how many replicas its cluster keeps.
     """
-    unchanged = Step(part.replicas, part.released, permits=_needed(part, held.pods))
+    unchanged = Step(
+        part.replicas, part.current_partition, permits=_permits_in_use(part, held.pods)
+    )
     if part.going:
         return replace(unchanged, removes=held.removes, keeps=held.keeps)
     count = _removable(part, others, rules)
@@ -325,7 +327,7 @@ def _evict(part: PartState, others: OtherReplicas, rules: Rules, held: int) -> S
     While a node with replicas is drained, it asks for a permit if the users' budget has room, and
     with one it opens the budget here for an eviction. Roll-outs of other clusters come first.
     """
-    kept = _needed(part, held)
+    kept = _permits_in_use(part, held)
     waits = _REPLACING if kept and not part.draining else ""
     step = Step(part.share, part.partition, updates=True, permits=kept, waits=waits)
     room = rules.evictions - others.down - others.away_replicas
@@ -345,7 +347,7 @@ def _next_outdated(part: PartState) -> int | None:
 
     Replicas below the partition that stays are never replaced.
     """
-    released = part.replicas if part.outdated else min(part.released, part.replicas)
+    released = part.replicas if part.outdated else min(part.current_partition, part.replicas)
     outdated = (
         o for o in range(part.partition, released) if part.outdated or not part.is_updated(o)
     )
@@ -359,14 +361,14 @@ def _roll(part: PartState, target: int, others: OtherReplicas, rules: Rules, hel
     for; without room, or while replicas are being replaced, it waits, with template and partition
     as is.
     """
-    unchanged = Step(part.share, part.released, permits=_needed(part, held))
+    unchanged = Step(part.share, part.current_partition, permits=_permits_in_use(part, held))
     if part.in_flight >= max(held, 1) and (part.going or not part.is_known_down(target)):
         return replace(unchanged, permits=held, waits=_REPLACING)
     room, waits = _room(part, target, others, rules)
     if not room:  # whoever handed a permit on has written its report at the same time
         kept = held if others.unreported else unchanged.permits
         return replace(unchanged, permits=kept, waits=waits)
-    if held and not (part.outdated or part.is_counted):
+    if held and not (part.outdated or part.is_status_caught_up):
         return replace(unchanged, permits=held, waits=_REPLACING)
     if held:
         return replace(unchanged, partition=target, updates=True, permits=held, waits=_REPLACING)

@@ -262,9 +262,9 @@ class StatefulSets:
             case Lease() | ClusterMember() if _placement_fields(change.before) != _placement_fields(
                 change.after
             ):
-                yield from self._all_keys(snapshot)
+                yield from self._keys_of_all_sets(snapshot)
             case Node() if change.before is None or change.after is None:
-                yield from self._all_keys(snapshot)
+                yield from self._keys_of_all_sets(snapshot)
 
     def _keys_of_lost_broker(self, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
         """All keys, also of ConfigMaps, if the namespace is the broker's own; else none.
@@ -272,7 +272,7 @@ class StatefulSets:
         Without that namespace everything is kept, whatever the key.
         """
         if namespace == self._broker_namespace:
-            yield from self._all_keys(snapshot)
+            yield from self._keys_of_all_sets(snapshot)
             yield from all_config_keys(snapshot)
 
     def _keys_for_fact(self, change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
@@ -284,9 +284,9 @@ class StatefulSets:
         """
         match change.fact:
             case ClusterState():
-                yield from self._all_keys(snapshot)
+                yield from self._keys_of_all_sets(snapshot)
             case LeaseLiveness(where) if where == broker_cluster(snapshot):
-                yield from self._all_set_keys(snapshot)
+                yield from self._keys_without_mirror(snapshot)
             case WriteOutcome(target) if (
                 target.where == snapshot.local or target.ref.kind == Service.kind
             ):
@@ -306,11 +306,11 @@ class StatefulSets:
             if name == record.spec.service or name == own or name.startswith(f"{own}-"):
                 yield Key("local", record.metadata.name, namespace)
 
-    def _all_set_keys(self, snapshot: Snapshot) -> Iterator[Key]:
+    def _keys_without_mirror(self, snapshot: Snapshot) -> Iterator[Key]:
         """All keys but `mirror` ones: those that depend on which clusters are alive."""
-        return (key for key in self._all_keys(snapshot) if key.topic != "mirror")
+        return (key for key in self._keys_of_all_sets(snapshot) if key.topic != "mirror")
 
-    def _all_keys(self, snapshot: Snapshot) -> Iterator[Key]:
+    def _keys_of_all_sets(self, snapshot: Snapshot) -> Iterator[Key]:
         """Every key of all sets, but none of ConfigMaps; keys may repeat.
 
         The mirror key of each set that this cluster hosts, shares, local and status of each set or

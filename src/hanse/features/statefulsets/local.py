@@ -9,9 +9,9 @@ from hanse.features.statefulsets.acceptance import ReceivedSet, set_terms
 from hanse.features.statefulsets.collisions import read_submitted_set
 from hanse.features.statefulsets.deletion import (
     plan_awaiting_acceptance,
-    plan_deletion,
     plan_missing_set,
     plan_release_with_tombstone,
+    plan_without_objects,
     plan_without_shares,
     read_report,
 )
@@ -62,7 +62,7 @@ from hanse.features.statefulsets.submitted import (
     SubmittedSet,
     with_last_applied,
 )
-from hanse.features.statefulsets.tombstones import keeps_claims_of_none
+from hanse.features.statefulsets.tombstones import keeps_empty_stateful_set
 from hanse.model.clusterset import broker_cluster
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Pod, Service
@@ -149,7 +149,7 @@ def _plan_live_set(
     current = running_stateful_set(key, snapshot)
     report = read_report(key, snapshot, broker, broker_namespace)
     if current is not None and runs_for_deleted_set(current, report, submitted, record):
-        return plan_deletion(current, report, snapshot, broker)
+        return plan_without_objects(current, report, snapshot, broker)
     usable: SubmittedSet | None = submitted.in_cluster(snapshot.local)
     if submitted.errors:
         told = report.spec.names if report is not None else None
@@ -251,7 +251,7 @@ def _surplus_objects(
     if (
         not placed.share
         and is_scaled_to_zero(placed.state)
-        and not keeps_claims_of_none(current.spec)
+        and not keeps_empty_stateful_set(current.spec)
     ):
         yield snapshot.local, object_ref(current)
     name, namespace = placed.key.name, placed.key.namespace

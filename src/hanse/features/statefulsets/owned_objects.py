@@ -14,15 +14,15 @@ from hanse.model.plan import Key, Patch, Plan
 from hanse.model.snapshot import Index, Snapshot
 
 
-def _set_keys(obj: Object) -> list[str]:
+def _set_index_values(obj: Object) -> list[str]:
     """The index value of an object we own: the namespace and name of its set; else none."""
     labels = obj.metadata.labels
     return [f"{obj.metadata.namespace}/{labels[SET]}"] if SET in labels and OWNER in labels else []
 
 
-STATEFUL_SETS_BY_SET = Index(StatefulSet, "statefulsets-sets", _set_keys)
-SERVICES_BY_SET = Index(Service, "statefulsets-services", _set_keys)
-BUDGETS_BY_SET = Index(PodDisruptionBudget, "statefulsets-budgets", _set_keys)
+STATEFUL_SETS_BY_SET = Index(StatefulSet, "statefulsets-sets", _set_index_values)
+SERVICES_BY_SET = Index(Service, "statefulsets-services", _set_index_values)
+BUDGETS_BY_SET = Index(PodDisruptionBudget, "statefulsets-budgets", _set_index_values)
 
 
 def owned_stateful_set(name: str, namespace: str, snapshot: Snapshot) -> StatefulSet | None:

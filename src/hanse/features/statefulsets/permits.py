@@ -137,7 +137,7 @@ class FleetPart(Struct, frozen=True):
             away=tuple(c for c in away if self._expected(c)),
             away_replicas=sum(self._expected(c) for c in away),
             unfinished=tuple(c for c in living if not self._is_finished(c)),
-            before_us=tuple(self._before(here)),
+            before_us=tuple(self._clusters_before(here)),
             unreported=tuple(c for c in living if self._returned(c) < permits[c].returned),
             removing=tuple(c for c in living if permits[c].removes and permits[c].keeps is None),
         )
@@ -210,7 +210,7 @@ class FleetPart(Struct, frozen=True):
         part = self.parts.get(cluster)
         return part.returned if part is not None else 0
 
-    def _before(self, here: ClusterId) -> Iterator[ClusterId]:
+    def _clusters_before(self, here: ClusterId) -> Iterator[ClusterId]:
         """Healthy clusters before this one in the roll-out that do not report the newest revision.
 
         Those that refuse the set, or that users let it go on without, are left out.

@@ -16,7 +16,7 @@ from hanse.features.statefulsets.permits import (
 )
 from hanse.features.statefulsets.service_copies import headless_copy, was_kept_by_another_set
 from hanse.features.statefulsets.submitted import SubmittedSet
-from hanse.features.statefulsets.tombstones import keeps_claims_of_none
+from hanse.features.statefulsets.tombstones import keeps_empty_stateful_set
 from hanse.model.acceptance import CREATED_BY
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Namespace, Service
@@ -84,7 +84,7 @@ class PlacedSet(Struct, frozen=True):
         state = self.state
         if state is None or not self.held.pods or state.outdated:
             return False
-        return not (state.is_counted or state.is_complete)
+        return not (state.is_status_caught_up or state.is_complete)
 
     @property
     def returned(self) -> int:
@@ -148,7 +148,7 @@ def _stateful_set(placed: PlacedSet, snapshot: Snapshot) -> StatefulSet | None:
         return None  # the report is written first: it later proves that the broker knew the set
     if not placed.share and (
         current is None
-        or (is_scaled_to_zero(placed.state) and not keeps_claims_of_none(submitted.spec))
+        or (is_scaled_to_zero(placed.state) and not keeps_empty_stateful_set(submitted.spec))
     ):
         return None
     template, revision = submitted.spec.template, submitted.revision

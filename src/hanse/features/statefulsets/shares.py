@@ -262,7 +262,7 @@ def _status_inputs(
             if c not in fleet.healthy and (surplus := part.share - shares.get(c, 0)) > 0
         },
         disputed=decision.disputed,
-        anew=_preferred_shares(decision, state.parts),
+        anew=_shares_if_new(decision, state.parts),
         too_long=fleet.too_long,
         joined=fleet.members,
         selected=tuple(c for c, labels in fleet.labels.items() if submitted.choice.selects(labels)),
@@ -271,7 +271,7 @@ def _status_inputs(
     )
 
 
-def _preferred_shares(
+def _shares_if_new(
     decision: _ShareDecision, parts: dict[ClusterId, StatefulSetPartSpec]
 ) -> dict[ClusterId, int]:
     """The shares that a new set would get, for comparison with the present ones.

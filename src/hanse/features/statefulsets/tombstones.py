@@ -43,7 +43,7 @@ def deletes_claims(spec: StatefulSetSpec) -> bool:
     return bool(spec.persistent_volume_claim_retention_policy.get("whenDeleted") == "Delete")
 
 
-def keeps_claims_of_none(spec: StatefulSetSpec) -> bool:
+def keeps_empty_stateful_set(spec: StatefulSetSpec) -> bool:
     """Whether a StatefulSet without replicas is kept, since its deletion would delete claims.
 
     That is with whenDeleted Delete and whenScaled Retain: no replicas here is a matter of scaling.
@@ -97,7 +97,7 @@ def plan_tombstone(
     return Plan((desired,), requeue_after=TOMBSTONE_RETENTION - age)
 
 
-def plan_returned_set(
+def plan_without_returned_set(
     stateful_set: StatefulSet, report: StatefulSetPart, snapshot: Snapshot, broker: ClusterId
 ) -> Plan:
     """The plan that deletes a restored StatefulSet of a deleted set, by leaving it out.

@@ -16,7 +16,7 @@ from hanse.model.kinds.stateful import (
     newer_schema_message,
 )
 from hanse.model.objects import ClusterId, Meta
-from hanse.model.remedies import delete_obstacle
+from hanse.model.remedies import delete_obstacle_commands
 from hanse.model.snapshot import Change, FactChange, Watch
 from hanse.model.unread import unread_finding
 from hanse.model.view import ClusterPart, FeatureItem, state_of
@@ -201,7 +201,7 @@ def _findings(
                 subject=subject,
                 summary=f"{cluster}'s part of StatefulSet {name}: {part.trouble}",
                 remedy=remedy(
-                    *delete_obstacle(cluster, part.trouble, snapshot),
+                    *delete_obstacle_commands(cluster, part.trouble, snapshot),
                     advice="do as the message says; `hanse statefulsets` shows the rest",
                 ),
                 caused_by=(cluster_ref(cluster),),

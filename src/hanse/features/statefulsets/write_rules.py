@@ -13,21 +13,21 @@ from hanse.model.write_rules import (
     Requirement,
     Writer,
     WriteRule,
-    annotation,
-    before_and_after,
-    owned_by,
-    unchanged,
+    annotation_cel,
+    before_and_after_cel,
+    owned_by_cel,
+    unchanged_cel,
 )
 
-_OWNED = before_and_after(owned_by("variables.me"))
-_SHARED = before_and_after(owned_by("''"))
+_OWNED = before_and_after_cel(owned_by_cel("variables.me"))
+_SHARED = before_and_after_cel(owned_by_cel("''"))
 _DELETES = "request.operation == 'DELETE' || "
 _FREE = ("labels", "annotations")
 _OBJECTS = ("create", "patch", "delete")
 
 _OWN_PART = Requirement(
     "spec.cluster is the writer's id, before and after",
-    before_and_after("it.spec.cluster == variables.me"),
+    before_and_after_cel("it.spec.cluster == variables.me"),
     "'spec.cluster must be ' + variables.me + ': a member reports its own part only'",
 )
 _PART_NAME = Requirement(
@@ -79,7 +79,7 @@ def _annotations_kept(before: str, after: str) -> str:
 
 _ONLY_REPLICA_LIST = (
     "request.operation == 'UPDATE' && "
-    + " && ".join(unchanged(f) for f in ("spec", "metadata.labels"))
+    + " && ".join(unchanged_cel(f) for f in ("spec", "metadata.labels"))
     + f" && {_annotations_kept(*_BOTH)} && {_annotations_kept(*reversed(_BOTH))}"
 )
 _OWN_SERVICE = Requirement(
@@ -91,19 +91,19 @@ _OWN_SERVICE = Requirement(
 )
 _OWN_SERVICE_STATUS = Requirement(
     "the owner key names the writer",
-    owned_by("variables.me").replace("it.", "object."),
+    owned_by_cel("variables.me").replace("it.", "object."),
     "'the Service was not made for ' + variables.me + ': a member writes the status of its own'",
 )
 _REPLICA = (
     f"object.spec.type == 'LoadBalancer' && has(object.spec.loadBalancerClass) && "
     f"object.spec.loadBalancerClass == '{REMOTE_LB_CLASS}' && "
-    f"{annotation('object', CLUSTER)} == variables.me && "
+    f"{annotation_cel('object', CLUSTER)} == variables.me && "
     "object.metadata.name.matches('-' + variables.me + '-[0-9]+$')"
 )
 _HARMLESS_SERVICE = Requirement(
     "it is headless, or the load balancer of a replica of the writer's cluster, without "
     "externalIPs and ExternalDNS annotations",
-    f"{_DELETES}!({owned_by('variables.me').replace('it.', 'object.')}) || ("
+    f"{_DELETES}!({owned_by_cel('variables.me').replace('it.', 'object.')}) || ("
     "((has(object.spec.clusterIP) && object.spec.clusterIP == 'None' && "
     f"object.spec.type == 'ClusterIP') || ({_REPLICA})) && "
     "(!has(object.spec.externalIPs) || object.spec.externalIPs.size() == 0) && "
@@ -136,7 +136,7 @@ _RECORD_OWNER = Requirement(
     "its only owner reference is the set of its name, and is set once",
     _DELETES + "(request.operation == 'UPDATE' && has(oldObject.metadata.ownerReferences) && "
     "oldObject.metadata.ownerReferences.size() > 0 ? "
-    + unchanged("metadata.ownerReferences")
+    + unchanged_cel("metadata.ownerReferences")
     + " : (has(object.metadata.ownerReferences) ? object.metadata.ownerReferences.size() == 1 && "
     "object.metadata.ownerReferences.all(o, o.name == object.metadata.name && "
     "o.kind in ['StatefulSet', 'FederatedStatefulSet']) : request.operation == 'UPDATE'))",

@@ -26,7 +26,7 @@ from hanse.features.statefulsets.zone_nodes import (
 from hanse.model.clusterset import (
     are_leases_read,
     is_broker_lost,
-    is_read,
+    is_listed_or_unreachable,
     lease_state,
     unanswered_clusters,
 )
@@ -101,7 +101,7 @@ class StatefulSetZone:
     def synced(self, snapshot: Snapshot) -> bool:
         """Whether shares, reports and Leases of each broker are read, or it is unreachable."""
         return are_leases_read(snapshot) and all(
-            is_read(kind, broker, snapshot)
+            is_listed_or_unreachable(kind, broker, snapshot)
             for broker in snapshot.clusters(Role.BROKER)
             for kind in (StatefulSetShares, StatefulSetPart)
         )

@@ -20,7 +20,7 @@ from hanse.local.real.config import (
     ClusterConfig,
     Containers,
     Workloads,
-    commands,
+    server_commands,
     write_config_files,
 )
 from hanse.local.real.errors import (
@@ -63,7 +63,7 @@ class RealCluster:
         """The administrator's access."""
         self.servers = {
             command.program: Server(command, process_group, on_death)
-            for command in commands(config, binaries)
+            for command in server_commands(config, binaries)
         }
         self._binaries = binaries
         self._report = report

@@ -103,7 +103,9 @@ _ProgramArguments = tuple[str, tuple[str, ...]]
 """A program and its arguments."""
 
 
-def commands(config: ClusterConfig, binaries: Mapping[str, Path]) -> tuple[ServerCommand, ...]:
+def server_commands(
+    config: ClusterConfig, binaries: Mapping[str, Path]
+) -> tuple[ServerCommand, ...]:
     """The command lines of a cluster's servers by its role; each depends on those before it.
 
     A broker has neither scheduler nor kwok; only simulated nodes have kwok. None is started.
@@ -321,7 +323,7 @@ def _load_or_create_ca(keys: Path, name: str) -> CertificateAuthority:
     if certificate.is_file() and key.is_file():
         return CertificateAuthority.load(KeyPair(certificate.read_bytes(), key.read_bytes()))
     authority = CertificateAuthority.create(f"{name} of hanse")
-    _write_certificate(keys, "ca", authority.kept)
+    _write_certificate(keys, "ca", authority.key_pair)
     return authority
 
 

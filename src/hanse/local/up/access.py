@@ -18,10 +18,10 @@ from hanse.local.kubeconfig import Context
 from hanse.local.up.bootstrap import (
     ForEachCluster,
     base_objects,
-    check,
     cluster_uid,
     create_objects,
     create_or_patch,
+    raise_for_status,
 )
 from hanse.local.up.topology import BROKER, LocalMember
 from hanse.model.kinds.gslb import NAMESPACE
@@ -175,6 +175,6 @@ async def bound_token(transport: Transport, account: TokenAccount) -> str:
 async def request_token(transport: Transport, namespace: str, account: str) -> str:
     """A new token of a ServiceAccount, for TOKEN_LIFETIME; raises `KubeError` if none is issued."""
     request = token_request(namespace, account, int(TOKEN_LIFETIME.total_seconds()))
-    if not (token := issued_token(check(await transport.send(request)))):
+    if not (token := issued_token(raise_for_status(await transport.send(request)))):
         raise KubeError(f"no token was issued for {namespace}/{account}")
     return token

@@ -151,14 +151,14 @@ class LocalAgents:
         every = ((source, target) for source in self._members for target in running)
         pairs = [pair for pair in every if frozenset(pair) not in cut]
         for source, target in pairs:
-            if self._misses(source, target):
+            if self._is_cut_off_from(source, target):
                 self._agents[source].reconnect(target)
         with suppress(TimeoutError):
             async with asyncio.timeout(REACHED_WITHIN.total_seconds()):
-                while any(self._misses(*pair) for pair in pairs):  # noqa: ASYNC110 - facts of agents
+                while any(self._is_cut_off_from(*pair) for pair in pairs):  # noqa: ASYNC110 - facts of agents
                     await asyncio.sleep(0.02)
 
-    def _misses(self, source: str, target: str) -> bool:
+    def _is_cut_off_from(self, source: str, target: str) -> bool:
         """Whether a cluster's agent runs and has an unreachable connection to another cluster.
 
         A connection counts by the last part of its name, after any `/`.

@@ -164,7 +164,7 @@ async def create_if_absent(transport: Transport, desired: BootstrapObject) -> bo
     response = await _create(transport, desired)
     if response.status == 409:
         return False
-    check(response)
+    raise_for_status(response)
     return True
 
 
@@ -175,7 +175,7 @@ async def update_data(transport: Transport, desired: BootstrapObject) -> None:
     """
     response = await _patch(transport, desired.path, {"data": desired.object["data"]})
     if response.status != 404:
-        check(response)
+        raise_for_status(response)
 
 
 async def create_or_patch(transport: Transport, manifests: Iterable[Manifest]) -> None:
@@ -187,7 +187,7 @@ async def create_or_patch(transport: Transport, manifests: Iterable[Manifest]) -
         wanted = _bootstrap_object(one)
         if await create_if_absent(transport, wanted) or one.create_only:
             continue
-        check(await _patch(transport, wanted.path, one.wire))
+        raise_for_status(await _patch(transport, wanted.path, one.wire))
 
 
 async def cluster_uid(transport: Transport) -> str:
@@ -197,12 +197,12 @@ async def cluster_uid(transport: Transport) -> str:
     """
     while (response := await transport.send(Request("GET", _KUBE_SYSTEM))).status == 404:  # noqa: ASYNC110 - polls a server
         await asyncio.sleep(_POLL_INTERVAL.total_seconds())
-    return str(msgspec.json.decode(check(response).body)["metadata"]["uid"])
+    return str(msgspec.json.decode(raise_for_status(response).body)["metadata"]["uid"])
 
 
 async def set_profile(transport: Transport, profile: str) -> None:
     """Patch the profile of the existing ClusterSet; raises for an error response."""
-    check(await _patch(transport, CLUSTER_SET.path, {"spec": {"profile": profile}}))
+    raise_for_status(await _patch(transport, CLUSTER_SET.path, {"spec": {"profile": profile}}))
 
 
 async def await_ready(transport: Transport, expected: BootstrapObject) -> bool:
@@ -254,11 +254,11 @@ async def create_federation(
         if not member.runs_workloads:
             return
         is_supervisor = member.role == "supervisor"
-        claims = manifests.claims(member.name, NAME, supervisor=is_supervisor)
+        claims = manifests.claim_manifests(member.name, NAME, supervisor=is_supervisor)
         accounts = [
             one
             for supervisor in supervisors
-            for one in manifests.account(rules_for(member.name, supervisor), supervisor)
+            for one in manifests.account_manifests(rules_for(member.name, supervisor), supervisor)
         ]
         await create_objects(transport, [_bootstrap_object(one) for one in (*claims, *accounts)])
         for supervisor in supervisors:
@@ -294,7 +294,7 @@ async def _create_or_update_federation(transport: Transport, desired: Manifest) 
     if await create_if_absent(transport, _bootstrap_object(desired)):
         return
     path = resource_path(desired.kind, "", desired.name)
-    response = check(await transport.send(Request("GET", path)))
+    response = raise_for_status(await transport.send(Request("GET", path)))
     members = msgspec.json.decode(response.body).get("spec", {}).get("members") or []
     urls = {one["clusterID"]: one["server"] for one in desired.wire["spec"].get("members", ())}
     ids = [msgspec.convert(one, Member).cluster_id for one in members]
@@ -303,7 +303,7 @@ async def _create_or_update_federation(transport: Transport, desired: Manifest) 
         for cluster, one in zip(ids, members, strict=True)
     ]
     if updated != members:
-        check(await _patch(transport, path, {"spec": {"members": updated}}))
+        raise_for_status(await _patch(transport, path, {"spec": {"members": updated}}))
 
 
 async def _create_or_update_data(transport: Transport, desired: Manifest) -> None:
@@ -311,7 +311,7 @@ async def _create_or_update_data(transport: Transport, desired: Manifest) -> Non
     if await create_if_absent(transport, _bootstrap_object(desired)):
         return
     path = resource_path(desired.kind, desired.namespace, desired.name)
-    check(await _patch(transport, path, {"data": desired.wire["data"]}))
+    raise_for_status(await _patch(transport, path, {"data": desired.wire["data"]}))
 
 
 async def _create_or_update_crd(transport: Transport, crd: BootstrapObject) -> None:
@@ -319,7 +319,7 @@ async def _create_or_update_crd(transport: Transport, crd: BootstrapObject) -> N
     response = await _create(transport, crd)
     if response.status == 409:
         response = await _patch(transport, crd.path, {"spec": crd.object["spec"]})
-    check(response)
+    raise_for_status(response)
 
 
 async def _clusters_with_heartbeat(transport: Transport) -> set[str]:
@@ -327,20 +327,20 @@ async def _clusters_with_heartbeat(transport: Transport) -> set[str]:
 
     Raises for an error response.
     """
-    response = check(await transport.send(Request("GET", _HEARTBEAT_LEASES)))
+    response = raise_for_status(await transport.send(Request("GET", _HEARTBEAT_LEASES)))
     leases = msgspec.json.decode(response.body)["items"]
     return {one["metadata"]["name"] for one in leases if one["spec"].get("holderIdentity")}
 
 
 async def _reads_ready(transport: Transport, expected: BootstrapObject) -> bool:
     """Read the object, and say whether it is ready; raises for an error response."""
-    response = check(await transport.send(Request("GET", expected.path)))
+    response = raise_for_status(await transport.send(Request("GET", expected.path)))
     return is_ready(msgspec.json.decode(response.body))
 
 
 async def _established_crds(transport: Transport) -> set[str]:
     """The names of all CRDs whose condition Established is True; raises for an error response."""
-    response = check(await transport.send(Request("GET", _CRDS)))
+    response = raise_for_status(await transport.send(Request("GET", _CRDS)))
     return {
         one["metadata"]["name"]
         for one in msgspec.json.decode(response.body)["items"]
@@ -363,7 +363,7 @@ async def _patch(transport: Transport, path: str, changes: Wire) -> Response:
     return await transport.send(Request("PATCH", path, body=body, content_type=MERGE_PATCH))
 
 
-def check(response: Response) -> Response:
+def raise_for_status(response: Response) -> Response:
     """The response if its status is 2xx; raises the client's error for it otherwise."""
     if not 200 <= response.status < 300:
         raise error_from_response(response)

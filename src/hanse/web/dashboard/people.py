@@ -94,10 +94,10 @@ class People:
         if known is None or self._now() - known.at > TRUSTED_FOR:
             while len(self._reviewed) >= MAX_SESSIONS:
                 del self._reviewed[next(iter(self._reviewed))]
-            known = self._reviewed[key] = _Reviewed(await self._ask(token), self._now())
+            known = self._reviewed[key] = _Reviewed(await self._review_live(token), self._now())
         return known.viewer
 
-    async def _ask(self, token: str) -> Viewer | None:
+    async def _review_live(self, token: str) -> Viewer | None:
         """The viewer of a token by TokenReview and SubjectAccessReviews; None if not accepted.
 
         They see the namespaces in which they may list Services, all if they may list them in all.

@@ -95,7 +95,7 @@ def cluster_facts(snapshot: Snapshot, node: str, more_ranges: Iterable[str] = ()
     nodes = list(snapshot.all(snapshot.local, Node))
     own = [r for n in nodes if n.metadata.name == node for r in pod_ranges(n)]
     local = sorted({*own, *more_ranges})
-    balancers = (a for s in snapshot.all(snapshot.local, Service) for a in _outside_addresses(s))
+    balancers = (a for s in snapshot.all(snapshot.local, Service) for a in _external_addresses(s))
     return ClusterFacts(
         networks=tuple(sorted(_networks(snapshot))),
         apiservers=tuple(sorted(set(apiserver_endpoints(snapshot)))),
@@ -215,7 +215,7 @@ def node_addresses(node: Node) -> Iterator[str]:
             yield text
 
 
-def _outside_addresses(service: Service) -> Iterator[str]:
+def _external_addresses(service: Service) -> Iterator[str]:
     """The external IPs and load balancer IPs of a Service, in normal form.
 
     Invalid or empty ones are left out.
@@ -239,9 +239,9 @@ def concerns_rules(before: Object | None, after: Object | None) -> bool:
                 [*node_addresses(after)],
             )
         case Service(), Service():
-            return [*_outside_addresses(before)] != [*_outside_addresses(after)]
+            return [*_external_addresses(before)] != [*_external_addresses(after)]
         case (Service() as service, None) | (None, Service() as service):
-            return any(_outside_addresses(service))
+            return any(_external_addresses(service))
         case _:
             return True
 

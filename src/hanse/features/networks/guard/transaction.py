@@ -38,7 +38,7 @@ def difference(old: Ruleset, new: Ruleset) -> str:
     return "".join(f"{line}\n" for line in _difference(old, new))
 
 
-def can_move(ruleset: Ruleset, owners: Mapping[str, Owner | None]) -> bool:
+def has_families_for(ruleset: Ruleset, owners: Mapping[str, Owner | None]) -> bool:
     """Whether the ruleset has sets for the families of these addresses.
 
     False only if one is an IPv6 address and networks have sets for IPv4 alone.
@@ -64,7 +64,7 @@ def render_changes(changes: Iterable[ElementChange]) -> str:
     )
 
 
-def move_addresses(ruleset: Ruleset, owners: Mapping[str, Owner | None]) -> list[ElementChange]:
+def set_owners(ruleset: Ruleset, owners: Mapping[str, Owner | None]) -> list[ElementChange]:
     """Change the sets of the ruleset in place, so that addresses have these owners; None: no owner.
 
     Returns the changed elements, of which the kernel is to be told; an element whose value changes

@@ -150,7 +150,9 @@ class Fabric:
 
         Only these destinations see the addresses of pods in other clusters.
         """
-        return tuple(chain(*(_carried(self.kind, ranges) for ranges in self._clusters.values())))
+        return tuple(
+            chain(*(_reachable_networks(self.kind, ranges) for ranges in self._clusters.values()))
+        )
 
     async def _write_rules(self) -> None:
         """Replace the router's nftables table at once, by the fabric's kind and the cuts."""
@@ -158,7 +160,7 @@ class Fabric:
             f'iifname != "{self.bridge(name)}" oifname "{self.bridge(name)}" {_match_to(net)} drop'
             for name, ranges in self._clusters.items()
             for net in (ranges.pods, ranges.services, ranges.ipv6.pods, ranges.ipv6.services)
-            if net not in _carried(self.kind, ranges)
+            if net not in _reachable_networks(self.kind, ranges)
         ]
         to_router = []
         for pair in sorted(self._cuts):
@@ -225,7 +227,7 @@ def _hardware_address(index: int) -> str:
     return f"02:00:00:00:{index >> 8:02x}:{index & 255:02x}"
 
 
-def _carried(kind: FabricKind, ranges: AddressRanges) -> tuple[IPNetwork, ...]:
+def _reachable_networks(kind: FabricKind, ranges: AddressRanges) -> tuple[IPNetwork, ...]:
     """A cluster's networks that other clusters reach: pods and Services if `routed`.
 
     Pods alone if `flat`, none if `isolated`.

@@ -39,7 +39,7 @@ async def relay_to_loopback(
 
         If that cannot be made, the connection is closed.
         """
-        await _join((reader, writer), lambda: asyncio.open_connection("127.0.0.1", port))
+        await _relay((reader, writer), lambda: asyncio.open_connection("127.0.0.1", port))
 
     async with _serving(on_connection, lambda handle: asyncio.start_server(handle, sock=listener)):
         yield
@@ -63,7 +63,7 @@ async def egress_proxy(fabric: NetworkNamespace, path: Path) -> AsyncIterator[No
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, IndexError):
             writer.close()
             return
-        await _join(
+        await _relay(
             (reader, writer), lambda: _dial(fabric, host.strip("[]"), int(port)), proxy=True
         )
 
@@ -126,7 +126,7 @@ async def _dial(fabric: NetworkNamespace, host: str, port: int) -> _Streams:
     return await asyncio.open_connection(sock=opened)
 
 
-async def _join(near: _Streams, connect: _Connect, *, proxy: bool = False) -> None:
+async def _relay(near: _Streams, connect: _Connect, *, proxy: bool = False) -> None:
     """Connect to the far side and copy in both directions until both have ended; closes both.
 
     If the far side cannot be reached, close the near side. With `proxy`, answer 200 or 502 first.
