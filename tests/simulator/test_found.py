@@ -956,3 +956,13 @@ def test_a_cluster_that_dies_after_its_clock_was_set_back_is_left_out_in_time() 
         do("faults.stall", "bergen", 60),
         seed=50466280,
     )
+
+
+def test_endpoints_stand_while_nobody_leads_the_restored_member_whose_user_joins_again() -> None:
+    play(
+        do("federated.join", "lubeck", "shop-fish", pause=1),
+        do("faults.restore", "lubeck", 3, pause=20.11),
+        do("faults.stop", "lubeck"),
+        do("federated.join", "lubeck", "shop-fish", pause=40),
+        seed=50462980,
+    )

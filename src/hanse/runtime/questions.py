@@ -82,8 +82,8 @@ class Questions:
     async def _answer_read(self, query: Read) -> Wire | None:
         """Read an object live, as wire data; None if absent.
 
-        Raises KubeError if the read fails, the cluster is not connected, or the kind is not watched
-        there.
+        Raises KubeError if the read fails, the cluster is not connected, or the kind is watched
+        nowhere.
         """
         place = query.target
         connection = self._informers.connections.get(place.where)
@@ -108,9 +108,9 @@ class Questions:
         return await provider(**dict(query.arguments))
 
     def _kind_of(self, query: Read) -> type[Object] | None:
-        """The watched kind that a read names; None if no informer of that cluster watches it."""
-        connection = self._informers.connections.get(query.target.where)
-        scopes = connection.informers if connection is not None else ()
+        """The kind that a read names; None if no informer of any cluster watches it."""
+        connections = self._informers.connections.values()
+        scopes = (scope for connection in connections for scope in connection.informers)
         return next((s.kind for s in scopes if s.kind.kind == query.target.ref.kind), None)
 
     def _limit_answers(self, question: str) -> None:

@@ -29,7 +29,7 @@ from hanse.model.kinds.core import (
 from hanse.model.kinds.discovery import EndpointPort, EndpointSlice
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterObjectRef, Meta, Object, object_ref
-from hanse.model.plan import Plan
+from hanse.model.plan import Plan, Read
 from hanse.model.questions import MAX_READ_AGE
 from hanse.runtime.actions import Update
 from hanse.runtime.diff import diff
@@ -274,10 +274,11 @@ def test_a_cluster_that_was_seen_to_hold_nothing_gives_nothing() -> None:
     [
         pytest.param(None, "it answers nothing", id="its cluster does not answer"),
         pytest.param(stored_configmap(record("bergen", "10.3.0.1")), "", id="it is there"),
+        pytest.param(service("web-bergen"), "", id="it is about to be written"),
     ],
 )
 def test_a_record_that_our_watch_has_not_delivered_is_not_taken_as_gone(
-    found: ConfigMap | None, error: str
+    found: ConfigMap | Service | None, error: str
 ) -> None:
     current = applied_objects(observed({**OURS, **BERGEN}))
 
@@ -285,6 +286,28 @@ def test_a_record_that_our_watch_has_not_delivered_is_not_taken_as_gone(
 
     assert addresses(plan)["bergen"] == ["10.3.0.1"]
     assert plan.requeue_after == MAX_READ_AGE
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        pytest.param(service("web-bergen", annotations={}), id="it joins nothing"),
+        pytest.param(service("web-bergen", type="ExternalName"), id="it has no endpoints"),
+        pytest.param(
+            replace(
+                service("web-bergen"),
+                metadata=replace(service("web-bergen").metadata, deletion_timestamp=EPOCH),
+            ),
+            id="it is being deleted",
+        ),
+    ],
+)
+def test_a_record_that_is_gone_is_not_waited_for_if_its_service_gets_none(found: Service) -> None:
+    current = applied_objects(observed({**OURS, **BERGEN}))
+
+    plan = _plan_with_reads({HERE: [*current, *OURS[HERE]], "bergen": []}, found)
+
+    assert addresses(plan) == {HERE: ["10.1.0.1"]}
 
 
 def test_a_record_that_nobody_can_read_is_no_reason_to_wait() -> None:
@@ -307,9 +330,14 @@ def _plan_with_reads(
     at: datetime = EPOCH,
 ) -> Plan:
     """The plan of the Service once all that it asks for was read, with this answer."""
-    value = msgspec.to_builtins(found, str_keys=True) if found is not None else None
+    kind = object_ref(found).kind if found is not None else None
+    value = msgspec.to_builtins(found, str_keys=True)
     asked = plan_for(service_key(), observed(objects, led=led, states=states)).questions
-    answers = [Answer(question.ask.id, value, error, at) for question in asked]
+    answers = [
+        Answer(read.id, value if read.target.ref.kind == kind else None, error, at)
+        for question in asked
+        if isinstance(read := question.ask, Read)
+    ]
     return plan_for(service_key(), observed(objects, led=led, states=states, facts=answers))
 
 

@@ -3,7 +3,8 @@
 A supervisor that has just connected to a member does not know whether that was restored since, nor
 whether anybody leads it: a record that it lacks may be written in a moment. One that has just
 become the leader of a member finds slices of another leader there, who may have seen what our watch
-has not delivered yet: so a record is gone once a live read does not find it.
+has not delivered yet: so a record is gone once live reads find neither it nor an object that joins,
+of which the leader of its cluster, if one lives, is about to write it.
 """
 
 from collections.abc import Container
@@ -25,7 +26,7 @@ from hanse.model.facts import ClusterState, is_recent
 from hanse.model.kinds.core import ConfigMap, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.federation import SYSTEM, NativeService
-from hanse.model.objects import ClusterId, ClusterObjectRef, ObjectRef
+from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, ObjectRef, Wire
 from hanse.model.plan import Question, Read
 from hanse.model.questions import MAX_READ_AGE, fresh_read_questions, fresh_values
 from hanse.model.snapshot import Snapshot
@@ -65,10 +66,10 @@ def kept_slices(
         if awaited is not None:
             times.add(awaited)
         elif _is_known(origin.cluster, federated, snapshot):
-            read = _read_of_record(origin, federated)
-            if _is_gone(read, snapshot):
+            record, obj = asked = _reads_of(origin, federated)
+            if _is_observed(record, snapshot) or _is_gone(record, obj, federated, snapshot):
                 continue
-            reads[read] = None
+            reads.update(dict.fromkeys(asked))
             times.add(MAX_READ_AGE)
         kept.append((origin, endpoint_slice))
     return KeptSlices(tuple(kept), min(times, default=None), fresh_read_questions(reads))
@@ -80,25 +81,47 @@ def _is_known(cluster: ClusterId, federated: FederatedName, snapshot: Snapshot) 
     return complete and cluster not in unreadable_members(federated, snapshot)
 
 
-def _read_of_record(origin: Origin, federated: FederatedName) -> Read:
-    """The live read of the record that a slice was made from."""
-    record = ObjectRef(ConfigMap.kind, record_name(federated, origin), SYSTEM)
-    return Read(ClusterObjectRef(origin.cluster, record), since=origin.since.isoformat())
+def _reads_of(origin: Origin, federated: FederatedName) -> tuple[Read, Read]:
+    """The live reads of the record that a slice was made from, and of the object that it is of."""
+    kind = NativeService.kind if origin.kind == "NativeService" else Service.kind
+    refs = (
+        ObjectRef(ConfigMap.kind, record_name(federated, origin), SYSTEM),
+        ObjectRef(kind, origin.name, origin.namespace),
+    )
+    record, obj = (
+        Read(ClusterObjectRef(origin.cluster, ref), since=origin.since.isoformat()) for ref in refs
+    )
+    return record, obj
 
 
-def _is_gone(read: Read, snapshot: Snapshot) -> bool:
-    """Whether a live read shows that a record is gone, or has lost the label that is watched.
+def _is_observed(record: Read, snapshot: Snapshot) -> bool:
+    """Whether the ConfigMap of a record is observed: one that counts for nothing is not valid."""
+    where, ref = record.target.where, record.target.ref
+    return snapshot.get(where, ConfigMap, ref.name, ref.namespace) is not None
 
-    True, too, if its ConfigMap is observed: then it is not valid. False without a fresh answer.
+
+def _is_gone(record: Read, obj: Read, federated: FederatedName, snapshot: Snapshot) -> bool:
+    """Whether live reads show no record with the watched label, and no object that is to get one.
+
+    The leader of its cluster writes one for an object that joins, unless it is an ExternalName or
+    being deleted. False without fresh answers.
     """
-    place = read.target
-    if snapshot.get(place.where, ConfigMap, place.ref.name, place.ref.namespace) is not None:
-        return True
-    answers = fresh_values([read], snapshot)
+    answers = fresh_values((record, obj), snapshot)
     if answers is None:
         return False
-    [found] = answers
-    return found is None or RECORD not in found["metadata"].get("labels", {})
+    found, joining = answers
+    if found is not None and RECORD in found["metadata"].get("labels", {}):
+        return False
+    return joining is None or not _gets_record(joining, federated)
+
+
+def _gets_record(obj: Wire, federated: FederatedName) -> bool:
+    """Whether an object, as it was read, joins a federated Service and gets a record of it."""
+    known = obj["metadata"]
+    if "deletionTimestamp" in known or obj.get("spec", {}).get("type") == "ExternalName":
+        return False
+    meta = Meta(namespace=known.get("namespace", ""), annotations=known.get("annotations", {}))
+    return federated in join_request(Service(metadata=meta)).joins
 
 
 def _until_recorded(
