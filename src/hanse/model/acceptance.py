@@ -138,7 +138,10 @@ def _judge_namespace(rules: NamespaceAcceptance, namespace: str, field: str) -> 
 def _workload_refusals(
     rules: WorkloadAcceptance, received: Workload, origin: str
 ) -> Iterator[Refused]:
-    """Every reason why a workload is not taken, the most general first; nothing if it is taken."""
+    """Every reason why a workload is not taken, the most general first; nothing if it is taken.
+
+    `origin` is BROKER_ORIGIN, or the id of the cluster that hosts the set; empty if it is unknown.
+    """
     if origin not in rules.origins:
         yield Refused("workloads.origins", f"sets of {origin or 'an unknown origin'} are not taken")
     yield from _namespace_refusals(rules, received)

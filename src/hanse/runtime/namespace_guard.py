@@ -120,7 +120,10 @@ class NamespaceGuard:
         return actions
 
     def _is_guarded(self, cluster: ClusterId, namespace: str) -> bool:
-        """Whether the cluster is connected as a broker, and features watch this namespace there."""
+        """Whether the cluster is connected as a broker, and features watch this namespace there.
+
+        Watches of all namespaces do not count.
+        """
         if namespace not in self._namespaces:
             return False
         connection = self._informers.connections.get(cluster)

@@ -135,7 +135,7 @@ class Lister(Protocol):
         ...
 
     def pods_with_labels(self, namespace: str, labels: Mapping[str, str]) -> list[Object]:
-        """The pods of a namespace that have all the given labels; at least one must be given."""
+        """The pods of a namespace that have all the labels, by name; ValueError without labels."""
         ...
 
     def services_selecting(self, namespace: str, labels: Mapping[str, str]) -> list[Object]:

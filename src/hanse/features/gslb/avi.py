@@ -190,8 +190,8 @@ def excess_monitors_message(service: GlobalService) -> str:
 def _avi_pools(service: GlobalService) -> Iterator[AviPool]:
     """A pool per priority, the highest first; members that are not ready are disabled.
 
-    A fallback algorithm is set only if the algorithm is GEO or TOPOLOGY, a member's virtual service
-    only together with the UUID of its controller.
+    A fallback algorithm is set only for GEO and TOPOLOGY. A member's virtual service is left out
+    without the UUID of its controller, which may also be set alone.
     """
     spec = service.spec
     by_priority: dict[int, list[GlobalMember]] = {}

@@ -190,9 +190,10 @@ def _keys_for_object(
     """The keys that a changed object other than an AMKOCluster affects, by its kind.
 
     All for ConfigMaps, CRDs, the GSLB namespace here, and a GSLBConfig or policy that changes here
-    beyond its status, or goes in a site. GlobalServices, sources and HostRules of AKO affect hosts
-    and POLICY_KEY, Secrets tokens and POLICY_KEY, Leases and GSLBHostRules FEDERATION_KEY, among
-    others; objects of AMKO outside of the GSLB namespace only their own status.
+    beyond its status, or goes in a site. Sources: their hosts, and POLICY_KEY if suspect. A
+    GlobalService: its host, and POLICY_KEY if what is wrong with it differs. Leases: FEDERATION_KEY
+    if the term differs, and those of Leases if one is gone. Secrets: tokens and POLICY_KEY. Objects
+    of AMKO outside of the GSLB namespace: only their own status.
     """
     where, obj = change.where, change.object
     match obj:
