@@ -135,6 +135,12 @@ def test_each_option_is_explained() -> None:
             id="no duration",
         ),
         pytest.param(
+            ["tenant", "create", "acme", "--admin", "user:anna", "--namespace", "kube-system"],
+            "hanse: --namespace kube-system is where the tenant's DNS runs, in which its "
+            "administrators have no rights; choose another name",
+            id="the namespace of a tenant's DNS",
+        ),
+        pytest.param(
             ["networks", "provider", "--range", "10.0.0.0/29"],
             "hanse: --range 10.0.0.0/29 is too small for a network; give at least a /28",
             id="a pool without room",

@@ -59,13 +59,18 @@ def create(
     from hanse.cli.apply import apply, read_existing, report_applied
     from hanse.cli.clusters import connect, select_cluster
     from hanse.cli.process import run_async, start_logging
-    from hanse.features.networks.names import TENANT
+    from hanse.features.networks.names import DNS_NAMESPACE, TENANT
     from hanse.features.networks.roles import tenant_manifests
     from hanse.model.kinds.core import Namespace
 
     for text in (name, *namespaces):
         if len(text) > 63 or not re.fullmatch(LABEL, text):
             raise InputError(f"{text!r} is no name of a tenant or namespace; write it as acme")
+    if DNS_NAMESPACE in namespaces:
+        raise InputError(
+            f"--namespace {DNS_NAMESPACE} is where the tenant's DNS runs, in which its "
+            "administrators have no rights; choose another name"
+        )
     settings = global_options(context)
     start_logging(settings)
     wanted = list(tenant_manifests(name, [_parse_admin(one) for one in admins], namespaces))

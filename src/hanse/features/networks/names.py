@@ -28,6 +28,8 @@ MIRROR = "kubernetes.io/config.mirror"
 
 DEFAULT = "default"
 """The network of objects without a network label."""
+DNS_NAMESPACE = "kube-system"
+"""The namespace of the DNS of a tenant's networks, by its name within the tenant."""
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 FEATURE_NAME = "networks"
@@ -61,7 +63,7 @@ class NetworkName(Struct, frozen=True, order=True):
     @property
     def dns_namespace(self) -> str:
         """The namespace of the network's DNS: `<tenant>-kube-system`, shortened if too long."""
-        return namespace_name(self.tenant, "kube-system")
+        return namespace_name(self.tenant, DNS_NAMESPACE)
 
     @property
     def kubernetes(self) -> str:

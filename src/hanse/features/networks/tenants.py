@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from hanse.features.networks.admission_policies import POD_SECURITY
 from hanse.features.networks.lookups import find_network, tenant_networks
 from hanse.features.networks.names import (
+    DNS_NAMESPACE,
     FINALIZER,
     TENANT,
     NetworkName,
@@ -28,7 +29,7 @@ from hanse.model.snapshot import Snapshot
 from hanse.model.status import condition_events
 from hanse.model.yaml_input import load_yaml
 
-SYSTEM_NAMESPACES = ("default", "kube-system")
+SYSTEM_NAMESPACES = ("default", DNS_NAMESPACE)
 
 
 def plan_tenant(key: Key, snapshot: Snapshot, options: NetworksOptions) -> Plan:
