@@ -295,3 +295,25 @@ async def test_a_plugin_runs_once_for_all_and_again_when_its_time_is_up_or_it_is
     assert {access.identity.token for access in together} == {"1"}
     assert renewed.identity.token == "2"
     assert after_its_time.identity.token == "3"
+
+
+async def test_a_plugin_that_fails_after_a_refusal_runs_once_for_all_who_were_refused(
+    tmp_path: Path,
+) -> None:
+    runs = tmp_path / "runs"
+    body = (
+        f"runs = open({str(runs)!r}, 'a+'); runs.write('x'); runs.flush(); runs.seek(0)\n"
+        "if len(runs.read()) > 1: sys.exit(1)\n"
+        'print(json.dumps({"apiVersion": "client.authentication.k8s.io/v1",'
+        ' "kind": "ExecCredential", "status": {"token": "first"}}))'
+    )
+    program(tmp_path, body)
+    write_config(tmp_path / "config", {"exec": {"apiVersion": V1, "command": "./plugin"}})
+    credentials = from_files((tmp_path / "config",))
+    refused = await credentials.config()
+
+    attempts = (credentials.refreshed(refused) for _ in range(5))
+    outcomes = await asyncio.gather(*attempts, return_exceptions=True)
+
+    assert [type(one) for one in outcomes] == [BadCredentials] * 5
+    assert runs.read_text() == "xx"

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -67,18 +67,18 @@ class ReloadingCredentials:
             return self._cached
         async with self._lock:
             if self._cached is None or not self._is_current(self._cached):
-                self._cached = await self._refresh_or_fail()
+                self._cached = await self._or_fail(lambda: self._refresh(self._cached))
             return self._cached
 
     async def refreshed(self, rejected: ClientConfig) -> ClientConfig:
         """Load anew and rebuild after a 401, unless another caller has replaced `rejected`.
 
-        Returns the current configuration; raises `BadCredentials`.
+        Returns the current configuration; raises `BadCredentials`, and for FAILURE_CACHE_TIME
+        again without another attempt.
         """
         async with self._lock:
             if self._cached is None or self._cached == rejected:
-                self._reload()
-                self._cached = await self._build_config()
+                self._cached = await self._or_fail(self._rebuild)
             return self._cached
 
     def _is_current(self, config: ClientConfig) -> bool:
@@ -91,8 +91,8 @@ class ReloadingCredentials:
         expires = config.expires
         return expires is not None and self._clock.now() >= expires - REFRESH_BEFORE_EXPIRY
 
-    async def _refresh_or_fail(self) -> ClientConfig:
-        """Refresh the configuration and return it.
+    async def _or_fail(self, attempt: Callable[[], Awaitable[ClientConfig]]) -> ClientConfig:
+        """The configuration that an attempt returns.
 
         A BadCredentials error is raised again for FAILURE_CACHE_TIME without a new attempt.
         """
@@ -100,10 +100,15 @@ class ReloadingCredentials:
         if self._failure is not None and now < self._fails_until:
             raise BadCredentials(str(self._failure))
         try:
-            return await self._refresh(self._cached)
+            return await attempt()
         except BadCredentials as error:
             self._failure, self._fails_until = error, now + FAILURE_CACHE_TIME.total_seconds()
             raise
+
+    async def _rebuild(self) -> ClientConfig:
+        """Reload and rebuild the configuration, whatever is known; raises `BadCredentials`."""
+        self._reload()
+        return await self._build_config()
 
     async def _refresh(self, known: ClientConfig | None) -> ClientConfig:
         """Reload if files changed, rebuild if expired, else return `known`; sets the next check.
@@ -112,8 +117,7 @@ class ReloadingCredentials:
         """
         self._check_at = asyncio.get_running_loop().time() + CHECK_INTERVAL.total_seconds()
         if self._resolved is None:
-            self._reload()
-            return await self._build_config()
+            return await self._rebuild()
         if self._file_stamps != _file_stamps(self._resolved):
             try:
                 self._reload()
