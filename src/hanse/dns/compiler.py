@@ -1,6 +1,6 @@
 """Compiles the zone data of a view incrementally: a change recompiles only the keys it concerns."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 from hanse.dns.messages import Delta
@@ -12,6 +12,7 @@ from hanse.model.snapshot import Change, Snapshot
 
 SourceKey = tuple[int, Key]
 """The index of a source, and one of its keys."""
+NodeBuilder = Callable[[Key], Sequence[ZoneNode] | None]
 
 _APEX = -1
 
@@ -34,7 +35,10 @@ class Compiler:
         self._unread: dict[int, dict[SourceKey, None]] = {}
         """Sources that a new reader has not listed yet, and their keys, which wait for that."""
         self._kept: dict[SourceKey, None] = {}
-        """Keys whose nodes stay since their source returned None when it was last asked."""
+        """Keys whose nodes stay since their source returned None or failed when last asked."""
+        self._failures: dict[SourceKey, str] = {}
+        """What the source of a key raised when it was last asked."""
+        self._unreported: dict[SourceKey, Exception] = {}
         self._nodes_by_key: dict[SourceKey, tuple[ZoneNode, ...]] = {}
         self._owners: dict[bytes, tuple[SourceKey, ZoneNode]] = {}
         """The source key that provides a name, and its node."""
@@ -119,24 +123,45 @@ class Compiler:
     def compile(self, snapshot: Snapshot, most: int = 1_000_000) -> Delta:
         """Compile up to `most` queued keys, and return the changes since the last delta.
 
-        A key for which its source returns None keeps its nodes. Changes increment the serial. The
-        delta is synced once all sources are and no key is queued.
+        A key for which its source returns None, or fails, keeps its nodes; see `take_failures`.
+        Changes increment the serial. The delta is synced once all sources are and no key is queued.
         """
         builders = [source.records_for(snapshot) for source in self.sources]
         for source_key in list(islice(self._queue, most)):
             del self._queue[source_key]
-            built = builders[source_key[0]](source_key[1])
+            built = self._build(builders[source_key[0]], source_key)
             if built is None:
                 self._kept[source_key] = None
             else:
                 self._kept.pop(source_key, None)
-                self._replace_nodes(source_key, tuple(built))
+                self._replace_nodes(source_key, built)
         changed, self._changed = self._changed, {}
         nodes = [node for node in changed.values() if node is not None]
         removed = [name for name, node in changed.items() if node is None]
         self.serial += bool(changed)
         self._sent_synced = self._sent_synced or (self.synced and not self._queue)
         return self._delta(nodes, tuple(removed), replace_all=False)
+
+    def take_failures(self) -> list[tuple[Key, Exception]]:
+        """The keys whose source has failed since the last call, each other failure of a key once.
+
+        Whatever somebody wrote into an object, its names are the only ones that it may cost.
+        """
+        taken, self._unreported = self._unreported, {}
+        return [(source_key[1], error) for source_key, error in taken.items()]
+
+    def _build(self, build: NodeBuilder, source_key: SourceKey) -> tuple[ZoneNode, ...] | None:
+        """The nodes of a key; None if its source keeps them, or fails, which is recorded."""
+        try:
+            built = build(source_key[1])
+            nodes = tuple(built) if built is not None else None
+        except Exception as error:  # noqa: BLE001 - the per-key boundary; `take_failures` has it
+            if self._failures.get(source_key) != repr(error):
+                self._failures[source_key] = repr(error)
+                self._unreported[source_key] = error
+            return None
+        self._failures.pop(source_key, None)
+        return nodes
 
     def full_delta(self) -> Delta:
         """A delta with `replace_all` of all nodes compiled so far, for a worker that starts."""

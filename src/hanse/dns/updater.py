@@ -1,6 +1,7 @@
 """Keeps the server up to date: compiles changes of clusters and sends them to the workers."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -23,6 +24,8 @@ class DeltaReceiver(Protocol):
         """Wait until every worker has applied all changes."""
         ...
 
+
+log = logging.getLogger(__name__)
 
 BATCH_SIZE = 100
 """Keys compiled at a time, about ten milliseconds, so that other tasks can run."""
@@ -107,6 +110,8 @@ class ViewUpdater:
             await self._wait_for_work()
             while self._compiler.due:
                 self._server.update(self._compiler.compile(self._snapshot(), BATCH_SIZE))
+                for key, error in self._compiler.take_failures():
+                    log.error("names not compiled", exc_info=error, extra={"key": str(key)})
                 await asyncio.sleep(0)
             if self._compiler.synced and not self._served:
                 await self._server.wait_applied()

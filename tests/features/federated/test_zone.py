@@ -100,6 +100,22 @@ def test_a_member_with_a_host_name_is_an_alias_and_nonsense_is_no_answer() -> No
     assert answers(annotated(alias, {TARGETS: "{"}))(HOST).code == "NXDOMAIN"
 
 
+@pytest.mark.parametrize("port", [-1, 0, 70000])
+def test_targets_with_a_number_that_is_no_port_are_no_answer(port: int) -> None:
+    own = federated_service(observed(RECORDS))
+    forged = annotated(own, {TARGETS: f'{{"192.0.2.66":{{"http/TCP":{port}}}}}'})
+
+    assert answers(forged)(HOST).code == "NXDOMAIN"
+
+
+@pytest.mark.parametrize("weight", [-5, 10**30])
+def test_shares_with_a_number_that_is_no_weight_do_not_count(weight: int) -> None:
+    own = federated_service(observed(RECORDS))
+    forged = annotated(own, {SHARES: f'[["bergen",{weight},["203.0.113.3"]]]'})
+
+    assert set(answers(forged)(HOST).records) == {"203.0.113.1", "203.0.113.3"}
+
+
 # -- weights and priorities
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, zip_longest
+from typing import Annotated
 
 import msgspec
 from msgspec import Struct
@@ -23,7 +24,7 @@ from hanse.model.kinds.discovery import address_family
 from hanse.model.kinds.externaldns import DNSEndpoint, DNSEndpointSpec, DNSRecord
 from hanse.model.naming import unique_name
 from hanse.model.objects import ClusterId, Meta
-from hanse.model.weights import select_parts
+from hanse.model.weights import MOST_WEIGHT, select_parts
 
 MOST_TARGETS = 32
 """Addresses of one external name: more would not fit a DNS answer over UDP."""
@@ -39,7 +40,7 @@ class MemberShare(Struct, frozen=True, array_like=True):
     """The weight of a member Service, and its addresses: answers have those of one member."""
 
     cluster: ClusterId
-    weight: int
+    weight: Annotated[int, msgspec.Meta(ge=0, le=MOST_WEIGHT)]
     addresses: tuple[str, ...]
 
 

@@ -256,10 +256,13 @@ def _decode(text: str) -> MemberRecord | None:
 def _is_valid(record: MemberRecord) -> bool:
     """Whether a Service made from a record would be valid: its name, and its ports.
 
-    Up to MOST_PORTS ports, with numbers from 1 to 65535 and names of up to 63 characters.
+    Up to MOST_PORTS ports, with numbers from 1 to 65535 and names of up to 63 characters; the ports
+    of its backends have such numbers, too.
     """
+    numbers = [p.port for backends in record.backends for p in backends.ports if p.port is not None]
     return (
         is_service_name(record.of_name)
         and len(record.ports) <= MOST_PORTS
-        and all(1 <= p.port <= 65535 and len(p.name) <= 63 for p in record.ports)
+        and all(len(p.name) <= 63 for p in record.ports)
+        and all(1 <= number <= 65535 for number in (*numbers, *(p.port for p in record.ports)))
     )

@@ -6,6 +6,7 @@ become records below a zone of global names.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from typing import Annotated
 
 import msgspec
 
@@ -35,6 +36,8 @@ from hanse.model.json_input import decode_json
 from hanse.model.kinds.core import Service
 from hanse.model.plan import Key
 from hanse.model.snapshot import Change, FactChange, Index, ObjectChange, Snapshot, Watch
+
+PortNumber = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 HOST_TOPIC = "host"
 SRV_WEIGHT = 50
@@ -145,9 +148,9 @@ def _precedence(service: Service) -> tuple[str, str, str]:
 
 @lru_cache(maxsize=4096)
 def _decode_targets(text: str) -> Targets:
-    """The targets in an annotation; none if it is invalid."""
+    """The targets in an annotation; none if it is invalid, as with a number that is no port."""
     try:
-        return decode_json(text, type=dict[str, dict[str, int]])
+        return decode_json(text, type=dict[str, dict[str, PortNumber]])
     except msgspec.DecodeError:
         return {}
 
