@@ -6,8 +6,10 @@ from hanse.dns.compiler import Compiler
 from hanse.model.dns.names import wire_name
 from hanse.model.dns.records import ZoneNode
 from hanse.model.dns.zones import View
+from hanse.model.kinds.core import Service
+from hanse.model.objects import Meta
 from hanse.model.plan import Key
-from hanse.model.snapshot import Change, Snapshot, Watch
+from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch
 from tests.dns.builders import cluster_snapshot
 
 SNAPSHOT = cluster_snapshot("lubeck")
@@ -32,7 +34,7 @@ class Source:
         yield from (BAD, WEB)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        return ()
+        raise OverflowError("an object as nobody expects it")
 
     def records_for(self, snapshot: Snapshot) -> Callable[[Key], Sequence[ZoneNode]]:
         def build(key: Key) -> Sequence[ZoneNode]:
@@ -59,6 +61,16 @@ def test_a_key_that_fails_costs_its_own_names_alone_and_keeps_those_that_it_had(
     assert [(key, str(error)) for key, error in failures] == [(BAD, "int too big to convert")]
     assert [node.name for node in second.nodes] == [wire_name("bad.example.org")]
     assert second.removed == ()
+
+
+def test_a_change_that_a_source_cannot_map_to_keys_is_reported() -> None:
+    compiler = Compiler(View("any"), (Source(),))
+
+    compiler.on_change(ObjectChange("lubeck", None, Service(metadata=Meta(name="web"))), SNAPSHOT)
+
+    assert [str(error) for _, error in compiler.take_failures()] == [
+        "an object as nobody expects it"
+    ]
 
 
 def test_a_key_that_fails_is_tried_again_and_reported_once() -> None:

@@ -65,9 +65,17 @@ class Compiler:
         return bool(self._queue or self._changed) or self.synced != self._sent_synced
 
     def on_change(self, change: Change, snapshot: Snapshot) -> None:
-        """Enqueue the keys that a change concerns, for `compile`; also updates `synced`."""
+        """Enqueue the keys that a change concerns, for `compile`; also updates `synced`.
+
+        Of a source that cannot tell them none are; see `take_failures`.
+        """
         for index, source in enumerate(self.sources):
-            for key in source.keys_for(change, snapshot):
+            try:
+                keys = tuple(source.keys_for(change, snapshot))
+            except Exception as error:  # noqa: BLE001 - one object must not end all answers
+                self._unreported[index, Key("change", source.name)] = error
+                continue
+            for key in keys:
                 self._enqueue((index, key))
         self.update_synced(snapshot)
 
