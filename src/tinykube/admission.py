@@ -73,8 +73,8 @@ class WebhookAdmission:
     async def mutate(self, attributes: AdmissionAttributes) -> Object:
         """The object after all mutating webhooks, by names of configurations; {} without an object.
 
-        Which ones match is decided by the object as requested. The first denial or failure is
-        raised; a failure with failurePolicy Ignore leaves the object as it is.
+        Which ones match is decided by the object as requested, and each is called once. The first
+        denial or failure is raised; a failure with failurePolicy Ignore leaves the object as it is.
         """
         obj = attributes.object
         for hook in [*self._matching_hooks(_MUTATING, attributes)]:
@@ -129,8 +129,8 @@ class WebhookAdmission:
     ) -> dict[str, Any] | None:
         """The response of a webhook that allows; None if it failed and its failurePolicy is Ignore.
 
-        Raises a denial, a 500 for other failures, and a 400 on a dry run if it has side effects.
-        Warnings in the response are added to the call.
+        Raises a denial, a 500 for other failures, and, without a call, a 400 on a dry run if it may
+        have side effects. Warnings in the response are added to the call.
         """
         name = hook.spec["name"]
         if attributes.dry_run and hook.spec.get("sideEffects") not in _DRY_RUN_SAFE:

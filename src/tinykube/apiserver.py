@@ -68,9 +68,9 @@ class ApiServer:
     ) -> None:
         """Assemble the handlers, then restore the snapshot, or create the initial objects if none.
 
-        `advertise` and `port` are the endpoint of the Service `kubernetes`; `history` changes of
-        each store are kept for watches. With a seed, uids, generated names and the token key repeat
-        for the same name.
+        After a restore missing default roles are created. `advertise` and `port` are the endpoint
+        of the Service `kubernetes`; `history` changes of each store are kept for watches. With a
+        seed, uids, generated names and the token key repeat for the same name.
         """
         self.name = name
         self.clock = clock

@@ -94,7 +94,8 @@ def _parse_field(words: list[str]) -> Field:
     """A field from its line: number, name, type and tags.
 
     The name ends in `!` if required, in `+` if inlined; the type begins with `*` (a pointer), `[]`
-    or `{}`. Tags are `patch=`, `key=`, and `kept` or `omitted`: whether a zero is written.
+    or `{}`. Tags are `patch=`, `key=`, and `kept` or `omitted`: whether a zero is written, which by
+    default it is if the field is required.
     """
     number, name, kind, *tags_text = words
     bare = kind.lstrip("*[]{}")

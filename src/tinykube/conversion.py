@@ -32,7 +32,8 @@ def to_served(resource: Resource, stored: Object) -> Object:
 def to_stored(resource: Resource, obj: Object) -> Object:
     """An object of the resource's version in the version that is stored.
 
-    The object itself if that is its version; else a copy that shares its values.
+    The object itself if that is its version; else a copy that shares its values. Of Events the
+    fields are renamed, of custom resources only the apiVersion changes; no others have versions.
     """
     if resource.store == "events" and resource.group:
         return _rename_fields(obj, _CORE_NAMES, "v1")

@@ -78,8 +78,9 @@ _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 def _version_errors(version: dict[str, Any], field: str, *, alone: bool) -> Iterator[FieldError]:
     """Errors of one version: its name, schema, and types of columns.
 
-    Without a schema only the name is checked. If it is the only version (`alone`), errors of schema
-    and columns have paths of the spec (`spec.validation...`), not of the version.
+    A missing schema is an error, and then nothing but the name is checked. If it is the only
+    version (`alone`), errors of schema and columns have paths of the spec (`spec.validation...`),
+    not of the version.
     """
     name = version.get("name") or ""
     for problem in dns1035_label_problems(name):

@@ -47,8 +47,8 @@ def validation_errors(
 ) -> list[FieldError]:
     """The violations of schema, replica counts and CEL rules; only the kind's if that is wrong.
 
-    For the subresource `status` the schema of the status alone counts; if schema or object has no
-    status, there are no violations. Violations of the schema that `old` has too are accepted.
+    For the subresource `status` those of the schema of the status and of all CEL rules; none if
+    schema or object has no status. Violations of the schema that `old` has too are accepted.
     """
     custom = _custom_version(resource)
     wrong_kind = [*_kind_errors(resource, obj)]

@@ -73,7 +73,7 @@ class PolicyAdmission:
                 self._enforce(bound, attributes, scopes[version])
 
     def _find_bound(self, attributes: AdmissionAttributes) -> Iterator[_Bound]:
-        """Each binding with its policy whose resourceRules match the resource of a request.
+        """Each binding and policy whose resourceRules match a request, with the version they name.
 
         resourceNames are not compared. Left out are bindings whose policy is missing; raises 500
         for a policy that does not compile.

@@ -55,8 +55,8 @@ def clone(value: Any) -> Any:
 def _decode_struct(type_name: str, value: Any, path: str, place: str, unknown: list[str]) -> Object:
     """The decoded struct with its zero values; unknown fields are left out, added to `unknown`.
 
-    Left out are also apiVersion and kind. A null counts as absent. `path` is for type errors
-    (without indices), `place` for the paths in `unknown` (with indices).
+    Left out are also apiVersion, kind, and empty values that Go omits. A null counts as absent.
+    `path` is for type errors (without indices), `place` for the paths in `unknown` (with indices).
     """
     known = json_fields(type_name)
     decoded: Object = clone(_zero(type_name))
@@ -284,7 +284,7 @@ def _always_written(field: Field) -> bool:
 
 
 def _zero_value(field: Field) -> Any:
-    """The zero value that Go encodes for a field; None for pointers, lists, maps, messages."""
+    """The zero value Go encodes for a field; None for pointers, lists, maps, messages, times."""
     if field.pointer or field.shape != "one":
         return None
     match field.type:

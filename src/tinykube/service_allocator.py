@@ -94,8 +94,8 @@ class ServiceAllocator:
 
         The policy defaults to the old one, else SingleStack, of a headless Service without selector
         RequireDualStack. Families default to those of given clusterIPs, else to that of the first
-        range; for dual-stack the other one is added. An update to SingleStack also cuts clusterIPs
-        to the first one.
+        range; for dual-stack the other one is added if there are ranges of both, to that headless
+        one always. An update with SingleStack cuts families and clusterIPs to the first one.
         """
         spec = service["spec"]
         ranges = self._ranges()
@@ -143,7 +143,7 @@ class ServiceAllocator:
     def _check_free(
         self, service: Object, address: str, chosen: list[str], allocated: list[str]
     ) -> None:
-        """Raise `StatusError` unless an address is in a range and unallocated.
+        """Raise 422 unless an address is in a range and unallocated.
 
         The first of a range, and the last of IPv4, are no Service's. Addresses in `allocated`,
         which the Service already has, always pass.
@@ -300,7 +300,7 @@ def _family_errors(
     """Errors of addresses and families against the policy and the families served.
 
     With `open_ended`, for a headless Service without selector, what the cluster serves is not
-    checked.
+    checked. With SingleStack two addresses or families are no error if `old` has the same.
     """
     policy = spec["ipFamilyPolicy"]
     addresses, families = spec.get("clusterIPs") or [], spec.get("ipFamilies") or []

@@ -48,8 +48,8 @@ def strategic_merge(type_name: str, target: Object, patch: Object) -> Object:
 def _merge_field(merged: Object, key: str, value: Any, field: Field | None, patch: Object) -> None:
     """Merge one field of the patch into `merged` in place, by its type and patch strategy.
 
-    Null removes it. Lists are replaced unless their strategy is merge. Raises `BadDirective` or
-    `KeyMissing`.
+    Null removes it. Objects are merged unless their strategy is replace, lists are replaced unless
+    it is merge. Raises `BadDirective` or `KeyMissing`.
     """
     if value is None:
         merged.pop(key, None)

@@ -148,7 +148,7 @@ class NodePlugin:
     def _look_for_unchecked(self) -> None:
         """Set `unchecked` to the ports of bridges that may be pods' and have no rules, sorted.
 
-        Logs them when they are others than before.
+        Logs them if there are any, and others than before.
         """
         checked = {port.interface for port in self._ports.values()}
         links = (self._folders.system / "sys/class/net").glob("*/brport")

@@ -45,7 +45,7 @@ class Attachments:
         """Read one attachment from its folder, and return whether it differs from the one known.
 
         It replaces others of the same interface; one without a pod or interface is forgotten.
-        Raises `OSError` or `DecodeError` if its files cannot be read.
+        Raises `OSError` or `DecodeError` if its files cannot be read; it is forgotten then, too.
         """
         path, before = self._folders.state / folder, self._known.pop(folder, None)
         ref = parse_pod((path / "args").read_text())

@@ -76,7 +76,8 @@ class DomainMetrics(Collector):
     def _count_services(self) -> Iterator[GaugeMetricFamily]:
         """Gauges of services by state, and of exports and their endpoints by cluster and state.
 
-        An export is unknown, lost, ready or empty; endpoints of an unknown one are not counted.
+        An export is unknown, lost, ready or empty. Endpoints are counted as `ready` and as `all`,
+        those of an unknown export not at all.
         """
         states = Counter((one.state,) for one in self._services.values())
         yield _gauge(
@@ -111,7 +112,7 @@ def _gauge(
 def _lease_ages(snapshot: MultiClusterSnapshot) -> Iterator[tuple[Labels, float]]:
     """Seconds since the last renewal of each member's Lease on a broker, labelled by the member.
 
-    By the broker's clock: that of a member may be wrong. One without any valid time is left out.
+    By the broker's clock, and at least 0. A Lease without any valid time is left out.
     """
     members = set(snapshot.members)
     for broker in snapshot.clusters_with_role(Role.BROKER):

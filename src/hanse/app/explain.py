@@ -151,9 +151,9 @@ def parse_service_name(name: bytes, view: View) -> ServiceQuestion | None:
 def explain(name: str, rtype: int, view: View, snapshot: Snapshot) -> Explanation:
     """What a view answers to a question and why, computed from a snapshot; no query is sent.
 
-    The zone data are compiled as in the server: REFUSED outside its zones, and for ANY and zone
-    transfers; SERVFAIL for names of services until all is listed; NODATA for a name without the
-    type; SILENCE where a global host drops queries.
+    REFUSED for ANY and zone transfers, and outside its zones, unless it is the host of a
+    GlobalService or federated Service; SERVFAIL for names of services until all is listed; NODATA
+    for a name without the type, NXDOMAIN for no name; SILENCE where a global host drops queries.
     """
     wire = wire_name(name)
     global_host = global_service(name, snapshot)

@@ -54,7 +54,7 @@ def explain_replica(
     """What a zone answers to a question about replicas, and why; no query is sent.
 
     REFUSED for ANY and zone transfers, SERVFAIL for a set whose shares were written by a newer
-    agent; else NOERROR, NODATA without the type, or NXDOMAIN.
+    agent; else NOERROR, NODATA without the type, or NXDOMAIN, also outside the zone.
     """
     if rtype in (RecordType.ANY, RecordType.AXFR, RecordType.IXFR):
         return Explanation("REFUSED", (), "questions for everything are refused")

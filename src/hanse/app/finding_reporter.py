@@ -45,7 +45,8 @@ class FindingReporter:
     async def judge(self) -> None:
         """Refresh the judgement until it is not stale, yielding in between, and record Events.
 
-        These are of what began or ended; only an active replica records them.
+        These are of what began or ended. An inactive replica records none; what stands when it
+        becomes active is reported then.
         """
         while self.judgement.stale:
             self.judgement.refresh()

@@ -121,7 +121,10 @@ class Guard:
 
     @property
     def readiness(self) -> Readiness:
-        """Ready once the cluster's rules are written, no bridge bypasses them and CNI works."""
+        """Ready once the cluster's rules are written, no bridge bypasses them and CNI works.
+
+        Ports of bridges without rules do not count: the text names them.
+        """
         if self._ruleset is None:
             return Readiness(False, "waiting for the cluster's pods and networks")
         if why := self._bypass() or (self.plugin.problem if self.plugin is not None else ""):
@@ -145,8 +148,8 @@ class Guard:
     def on_change(self, change: Change, *, listed: bool = False) -> None:  # noqa: ARG002 - the informers' signature
         """Mark what a changed object may change, a pod's addresses or the facts, and wake `run`.
 
-        Facts of the snapshot, and changes of objects that do not concern the rules, are ignored. A
-        Namespace or Network also marks its pods' addresses.
+        Facts of the snapshot, changes of objects that do not concern the rules, and `listed` are
+        ignored. A Namespace or Network also marks its pods' addresses.
         """
         if not isinstance(change, ObjectChange):
             return
@@ -325,10 +328,10 @@ async def guarding(
     rules: Rules | None = None,
     clock: Clock = WallClock(),  # noqa: B008 - it has no state
 ) -> AsyncIterator[Guard]:
-    """Guard this machine as a node of a cluster until the block ends; the rules stay.
+    """Guard this machine as a node of a cluster until the block ends.
 
-    Also keeps the node's Lease. Without a CNI plugin in the settings, an installed one is removed.
-    Raises `GuardUnavailable` where nftables cannot be used.
+    Rules, the node's Lease and the CNI plugin stay then. Without a plugin in the settings, an
+    installed one is removed at first. Raises `GuardUnavailable` where nftables cannot be used.
     """
     rules = rules or open_rules()
     if settings.cni is None:

@@ -98,7 +98,8 @@ async def apply_definitions(
 ) -> list[AppliedManifest]:
     """Apply CustomResourceDefinitions concurrently; unless a dry run, wait until they are served.
 
-    Raises `CommandFailed` if one is not Established within `SERVE_TIMEOUT`.
+    Returns each with its effect, in order; raises `CommandFailed` if one is not Established within
+    `SERVE_TIMEOUT`.
     """
     done = await asyncio.gather(*(_apply(client, one, dry_run=dry_run) for one in wanted))
     if not dry_run:
@@ -142,9 +143,9 @@ async def _apply(client: Client, wanted: Manifest, *, dry_run: bool) -> Effect:
 
 
 async def _create(client: Client, wanted: Manifest, *, dry_run: bool) -> Effect:
-    """Create an object; if it was created meanwhile, apply the manifest to it instead.
+    """Create an object; if it was created meanwhile, apply the manifest, and return that effect.
 
-    Returns CREATED, also in a dry run, which writes nothing; UNSERVED, without creating, for an
+    Else CREATED, also in a dry run, which writes nothing; UNSERVED, without creating, for an
     optional manifest whose kind is not served.
     """
     if wanted.optional and not await _serves(client, wanted):

@@ -34,7 +34,8 @@ def command(as_json: bool, kinds: tuple[str, ...], stand_ins: bool) -> None:
 def _chosen(known: tuple[Wire, ...], wanted: tuple[str, ...]) -> list[Wire]:
     """The definitions of the wanted kinds, all if none is named; a usage error for an unknown one.
 
-    A kind is named by kind, plural, short name or the definition's full name, in any case.
+    A kind is named by kind, plural, short name or the definition's full name, in any case; the
+    order is that of `known`.
     """
     for name in wanted:
         if not any(name.lower() in _accepted_names(crd) for crd in known):

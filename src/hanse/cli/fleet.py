@@ -434,7 +434,10 @@ def _agent_run(name: ClusterId, read: ClusterRead, now: datetime) -> AgentRun:
 
 
 def _heartbeats(broker: ClusterId, read: ClusterRead, now: datetime) -> Iterable[LeaseLiveness]:
-    """Ready or silent, for each Lease with a member's label or in the default broker namespace."""
+    """Ready or silent, for each Lease with a member's label or in the default broker namespace.
+
+    Ready, too, for one that nobody holds, or that has no valid time of renewal.
+    """
     for lease in read.objects(Lease):
         if MEMBER in lease.metadata.labels or lease.namespace == BROKER_NAMESPACE:
             silent = read.silence(lease, now) is not None

@@ -48,8 +48,8 @@ LEASE_RENEWAL = Permission("patch", Lease.kind.plural, Lease.kind.group, SYSTEM_
 def agent_permissions(features: tuple[str, ...]) -> tuple[Permission, ...]:
     """The permissions that an agent with these features needs in its own cluster.
 
-    To watch each kind that it watches there, without watches of a single object by name, and to
-    renew its Lease, which comes last.
+    Verb `watch` for each kind that it watches there, without watches of a single object by name;
+    last `patch` for its own Lease.
     """
     watches = app.watches(app.Options(features=features))
     local = [watch for watch in watches if watch.role is Role.LOCAL and not watch.name]
@@ -96,10 +96,10 @@ class _Granted(Struct, frozen=True):
 
 
 async def _granted_to_agent(client: Client, *, namespaced: bool) -> tuple[_Granted, ...]:
-    """The rules of roles with the label of agents' rights that are bound to the agent's account.
+    """The rules of roles that are bound to the agent's account, with the namespace of the binding.
 
-    Roles or bindings that we may not list count as none. Without `namespaced` only ClusterRoles and
-    ClusterRoleBindings are read.
+    Only roles and bindings with the label of agents' rights; what we may not list counts as none.
+    Without `namespaced` only ClusterRoles and ClusterRoleBindings are read.
     """
     kinds = (ClusterRole, ClusterRoleBinding, *((RbacRole, RoleBinding) if namespaced else ()))
     listed = await asyncio.gather(*(_list_agent_rights(client, kind) for kind in kinds))

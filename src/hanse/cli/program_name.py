@@ -8,7 +8,7 @@ from pathlib import Path
 def program_name() -> str:
     """How users call this program: `kubectl hanse` as the plugin, else `hanse`, or a path.
 
-    The path by which it was called only if that ends in `hanse` and PATH finds no `hanse`, or
+    The path by which it was called only if its last part is `hanse` and PATH finds no `hanse`, or
     another one; so `hanse` also if another program, such as Python, runs this code.
     """
     called = Path(sys.argv[0])

@@ -67,9 +67,10 @@ def respond(packet: bytes, table: Table, *, stream: bool, client: str = "") -> b
 def _respond_alias(
     packet: bytes, question: DnsQuestion, chain: Chain, table: Table, *, stream: bool
 ) -> bytes:
-    """The response for an alias: the CNAME chain, and the records of its target if known.
+    """The response for an alias: the CNAME chain, and the records of a target in the table's zones.
 
-    If it is too long for UDP or, with `stream`, for TCP, no records and the TC flag.
+    NXDOMAIN if such a target does not exist. If it is too long for UDP or, with `stream`, for TCP,
+    no records and the TC flag.
     """
     rcode, count, body = Rcode.NOERROR, chain.count, chain.body
     if table.zone_of(chain.target) is not None:

@@ -228,9 +228,9 @@ class Table:
                 empty[1] = self.zones[name].authority
 
     def _put(self, node: ZoneNode) -> None:
-        """Replace the answers of a name; missing address types get a NODATA entry.
+        """Replace the answers of a name; its missing address types get a NODATA entry.
 
-        Names outside the zones are ignored, and so is everything beside a CNAME.
+        Names outside the zones are ignored. A name with a CNAME has nothing else, also no NODATA.
         """
         zone = self.zone_of(node.name)
         if zone is None:

@@ -60,8 +60,9 @@ class ReloadingCredentials:
         """The cached configuration while it is current; else refresh it, one caller at a time.
 
         It is current for CHECK_INTERVAL (10 s) after a check of the files, unless it expires within
-        REFRESH_BEFORE_EXPIRY. Raises `BadCredentials` if the refresh fails, and for
-        FAILURE_CACHE_TIME again without another attempt.
+        REFRESH_BEFORE_EXPIRY. If changed files are invalid, it is returned until it expires.
+        Otherwise `BadCredentials` is raised if the refresh fails, and for FAILURE_CACHE_TIME again
+        without another attempt.
         """
         if self._cached is not None and self._is_current(self._cached):
             return self._cached

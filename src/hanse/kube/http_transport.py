@@ -86,7 +86,7 @@ class HttpTransport:
     async def _send_with(self, config: ClientConfig, request: Request) -> Response:
         """Send a request with this configuration; its pool counts as in use until the end.
 
-        Raises `Unreachable` without an answer.
+        Returns any status; raises `Unreachable` for a redirect, and without an answer.
         """
         pool = self._pool_for(config)
         arguments = pool.arguments(config, request, streamed=False)
@@ -168,7 +168,10 @@ async def _read_response(answer: aiohttp.ClientResponse, pool: ConnectionPool) -
 async def _read_chunks(
     answer: aiohttp.ClientResponse, pool: ConnectionPool, limit: timedelta
 ) -> AsyncIterator[bytes]:
-    """The response's chunks until it ends; a broken connection is raised as the pool's failure."""
+    """The response's chunks until it ends; a broken connection is raised as the pool's failure.
+
+    `limit` is for the text of that failure only: nothing ends after it.
+    """
     content = answer.content
     while True:
         try:

@@ -287,7 +287,7 @@ class _ContextReader:
     def _pem(self, entry: _Entry, label: str, field: str, inline: str) -> bytes:
         """The content of `field-data`, else of the file that `field` names; empty without either.
 
-        Raises `BadCredentials` for invalid base64.
+        Raises `BadCredentials` for invalid base64, and for a file that cannot or may not be read.
         """
         if inline:
             try:

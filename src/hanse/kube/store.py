@@ -218,9 +218,10 @@ class Store(Generic[K]):
     ) -> list[StoreChange[K]]:
         """Replace the content with a full list and return the changes; marks the store as synced.
 
-        Objects newer than the list stay. It overrules them if it is of another history, which
-        `rewinds` counts: if it is `restored` or older than the store, has an object older than the
-        stored one, or lacks one that was written at its own version.
+        Objects that it has as unreadable stay; so do newer ones, unless it is of another history,
+        which `rewinds` counts: if it is `restored` or older than the store, has an object older
+        than the stored one, or lacks one that was written at its own version. Deletions come first;
+        they, and all changes by another history, are not `live`.
         """
         as_of = parse_version(resource_version)
         listed = {_object_name(o) for o in objects}

@@ -182,7 +182,10 @@ class TokenRenewer:
         await self._store_everywhere(freshest, stored)
 
     async def _store_everywhere(self, token: str, stored: Sequence[str]) -> None:
-        """Store a token wherever the stored one is past half its lifetime; errors are logged."""
+        """Store a token wherever the stored one is past half its lifetime; errors are logged.
+
+        Stores without a token of our account stay, as do those that could not be read.
+        """
         for store, current in zip(self._stores, stored, strict=True):
             if current == token or not self._needs_renewal(current):
                 continue

@@ -42,7 +42,7 @@ class AffinityRule(Struct, frozen=True):
 def parse_affinity(text: str) -> AffinityRule | None:
     """The rule in an annotation's value, such as `remote` or `local:50`; None if it is invalid.
 
-    The percentage is 0 to 100; `none` takes none.
+    The percentage is 0 to 100, and 0 if it is left out; `none` takes none.
     """
     name, colon, percentage = text.partition(":")
     mode = next((mode for mode in MODES if mode == name), None)

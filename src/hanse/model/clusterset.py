@@ -64,7 +64,10 @@ def oldest_clusterset(sets: Iterable[ClusterSet]) -> ClusterSet | None:
 
 
 def _kept_rules(snapshot: Snapshot, broker: ClusterId) -> ClusterSetSpec:
-    """The rules in the local cluster's record, or else `agreed_rules`, or else the defaults."""
+    """The rules in the local cluster's record, or else `agreed_rules`, or else the defaults.
+
+    A record that says that the local cluster has left does not count.
+    """
     records = list(snapshot.all(broker, ClusterMember))
     own = next((r for r in records if r.metadata.name == snapshot.local and not r.has_left), None)
     if own is not None and own.status.rules is not None:
@@ -119,9 +122,9 @@ def common_state(
     """The state of a cluster by its record and its Lease on the broker, the same for every agent.
 
     Gone if its record says that it has left; a cluster that is leaving is judged by its Lease until
-    then. One that moves to another broker is Unknown instead of Silent, and Unknown while its phase
-    is Joining: until it has published everything. One without a record, an agent's of an earlier
-    version, is judged by its Lease.
+    then. One that moves to another broker is Unknown instead of Silent, and also as long as its
+    phase is Joining: until it has published everything. One without a record, an agent's of an
+    earlier version, is judged by its Lease.
     """
     record = snapshot.get(broker, ClusterMember, cluster, namespace)
     if record is not None and record.has_left:

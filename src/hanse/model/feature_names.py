@@ -35,7 +35,7 @@ class UnknownFeature(ValueError):
 def parse_features(text: str) -> tuple[str, ...]:
     """The features of a comma-separated list, with those they need; `all` alone stands for all.
 
-    Raises `UnknownFeature`, also for an empty list.
+    In the order of `FEATURES`. Raises `UnknownFeature`, also for an empty list.
     """
     names = [name for part in text.split(",") if (name := part.strip())]
     if names == ["all"]:

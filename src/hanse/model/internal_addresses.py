@@ -43,7 +43,7 @@ def parse_clusters(text: str) -> tuple[ClusterId, ...] | None:
 
 
 def preferred_addresses(addresses: Sequence[tuple[str, str]]) -> Iterator[PreferredAddress]:
-    """For each IP family of (address, type) pairs the first ExternalIP, or else InternalIP.
+    """For IPv4, then IPv6, of (address, type) pairs the first ExternalIP, or else InternalIP.
 
     Each with the first InternalIP, which may be empty; none for a family without either.
     """

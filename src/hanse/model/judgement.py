@@ -46,7 +46,7 @@ class Judgement:
         """Nothing is judged until the first `refresh`, for which all keys are stale.
 
         `on_item` is called for each key that is rendered, with the view's name, the key and the
-        item.
+        item, None if it is gone.
         """
         self._views = {view.name: view for view in views}
         self._take_snapshot = take_snapshot

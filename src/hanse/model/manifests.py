@@ -71,7 +71,8 @@ def manifest(
 ) -> Manifest:
     """A manifest with label `app.kubernetes.io/part-of: hanse` besides the given labels.
 
-    An empty namespace and empty annotations are omitted; `body` has further top-level fields.
+    An empty namespace and empty annotations are omitted; `body` has further top-level fields. An
+    `optional` one is skipped where the kind is not served.
     """
     metadata: Wire = {"name": name}
     if namespace:

@@ -131,8 +131,8 @@ def erase_field_commands(
 ) -> tuple[str, ...]:
     """A kubectl command that removes the field of spec that a message begins with; else ().
 
-    If the field is the key of an entry in a list, it removes the whole entry. Only for kinds where
-    less of a spec is never more of what it does.
+    If the field is the key of an entry in a list, it removes the whole entry. To be called only for
+    kinds where less of a spec is never more of what it does: that is not checked.
     """
     found = _FIELD.match(message)
     if found is None:

@@ -56,8 +56,8 @@ def condition_events(
 ) -> Iterator[EventRequest]:
     """The Events for desired conditions whose status or reason is new, compared with the same type.
 
-    A Warning for a bad one; Normal for one that was bad and is not now; nothing else. Where a bad
-    condition has several reasons, the Event has the first.
+    A Warning for one that `_is_bad`; Normal for one that was so and is not now; nothing else. Where
+    a bad condition has several reasons, the Event has the first.
     """
     known = tuple(current)
     for now in desired:

@@ -114,9 +114,9 @@ class AddressBook:
     def _allocate(self, request: Wire, network: BookNetwork) -> Wire:
         """An address for a Service: the one it asks for, or the first free; held until it expires.
 
-        Expired ones are freed first. A `request` id that already has an address gets the same
-        again; with `dry_run` none is held. Raises `InvalidRequest` if the address is not free, or
-        none is left.
+        That of the DNS is given only if asked for. Expired ones are freed first. A `request` id
+        that already has an address gets the same again; with `dry_run` none is held. Raises
+        `InvalidRequest` if the address is not free, or none is left.
         """
         self._expire(network)
         said = str(request.get("request") or "")

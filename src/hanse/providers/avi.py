@@ -143,8 +143,8 @@ class AviController:
     async def _request(self, method: str, path: str, body: Wire | None = None) -> Wire:
         """Send one request below /api, after a login if needed, and return the decoded body.
 
-        A 401 leads to one more login and attempt. Raises `Unreachable` without a controller, and
-        the typed error of any other status.
+        A 401 leads to one more login and attempt. Raises `Unreachable` without a controller, the
+        errors of `_log_in`, and the typed error of any other status.
         """
         controller = self._lookup()
         if isinstance(controller, NoController):

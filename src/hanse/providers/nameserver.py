@@ -181,7 +181,8 @@ class NameServer:
     def _conditional_update(self, observed: PublishedName) -> dns.update.UpdateMessage:
         """An update that requires a name and its owner record to be as observed.
 
-        It changes nothing yet; the caller adds that.
+        TTLs, and records of types not in PUBLISHED_TYPES, do not count. It changes nothing yet; the
+        caller adds that.
         """
         update = self._new_update()
         domain = _dns_name(observed)

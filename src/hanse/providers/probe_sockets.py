@@ -289,8 +289,8 @@ class _KeptConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Finish the probe once the answer is complete, by HTTP its head, or too long.
 
-        Closes the connection if the server says so, if the answer is too long, and if the server
-        sends anything without a probe.
+        Closes the connection after gRPC, if the server says so, if the answer is too long, and if
+        the server sends anything without a probe.
         """
         if self._done is None:
             self.close()

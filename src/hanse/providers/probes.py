@@ -141,7 +141,10 @@ class Prober:
             self._drop_all()
 
     def resync(self) -> None:
-        """Start the probes of all sources if running and active; drop all targets if inactive."""
+        """If running, start the probes of all sources while active, else drop all targets.
+
+        Targets that a source no longer desires stay: `on_change` drops those.
+        """
         if not self._running:
             return
         if not self._is_active():
@@ -204,7 +207,7 @@ class Prober:
                 self._remove_owner(probe.target, owner)
 
     def _add_target(self, probe: Probe, owner: tuple[int, Key]) -> None:
-        """Add an owner to a target and set its probe.
+        """Add an owner to a target, which is probed by the most frequent probe of its owners.
 
         A new target has its last known health, if any, and starts at the next free start time. A
         shorter interval holds at once, not after the longer one before.

@@ -35,9 +35,9 @@ class TokenIssuer:
     ) -> Wire:
         """Request a new token of an account, for at least 600 s, from a cluster's API server.
 
-        The cluster is a connected one, or that of the context in the kubeconfig at `secret`
-        (`namespace/name/key`, in the own cluster) with the token whose digest is `replaces`.
-        `bound` is the name and uid of the Secret there with which the new one ends, too.
+        That is the connected `cluster`, or with `secret` (`namespace/name/key` of a kubeconfig, in
+        the own cluster) that of its context with the token whose digest is `replaces`. `bound` is
+        the name and uid of the Secret there with which the new one ends, too.
         Returns the new one as `token`; raises KubeError if there is no such cluster, or it issues
         none.
         """

@@ -276,7 +276,7 @@ def _has_changed_meanwhile(error: ApiError, action: Action) -> bool:
     """Whether an error says that the object is not as it was observed, so that it is planned again.
 
     True for NotFound of an update, or of a create that names the created object itself, and for
-    Invalid of an entry's patch, of which a test failed.
+    Invalid of an entry's patch, of which a test failed; not for Conflict, which is one already.
     """
     match error:
         case NotFound():
@@ -348,7 +348,7 @@ def result_of(error: KubeError) -> WriteResult:
 
 
 async def _gather(several: Sequence[Any]) -> list[Any]:
-    """Await all at the same time and return their results in order; a single one needs no task."""
+    """Await all at the same time and return their results in order; an error cancels the others."""
     if len(several) == 1:
         return [await several[0]]
     async with asyncio.TaskGroup() as group:

@@ -188,8 +188,9 @@ def _is_default(f: FieldInfo, value: Any) -> bool:
 def _meta_patch(desired: Meta, observed: Meta, record: _AppliedRecord, others_change: bool) -> Wire:
     """The patch of labels, annotations, finalizers and owner references.
 
-    Labels and annotations that we never applied stay. A new epoch alone is no change, so that a new
-    leader takes over without a write. Finalizers and owner references are never emptied.
+    Labels and annotations that we never applied (`record`) stay. A new epoch is written only with
+    another change, here or of other fields (`others_change`), so that a new leader takes over
+    without a write. Finalizers and owner references are never emptied.
     """
     change: Wire = {}
     labels = _map_patch(desired.labels, observed.labels, record.labels)

@@ -63,7 +63,8 @@ class Scope(NamedTuple):
     def selects(self, obj: Object) -> bool:
         """Whether an object of the kind matches the scope's namespace, name and label selector.
 
-        Empty ones match all; of labels every term must match.
+        Empty ones match all; of labels every term must match. Terms but `key=value`, `key==value`
+        and `key` never do.
         """
         if self.namespace and self.namespace != obj.metadata.namespace:
             return False
@@ -315,9 +316,9 @@ class Connection:
     def _phase(self, listed: bool) -> tuple[Phase, str]:
         """The phase and its reason, empty for some: the first that applies, in this order.
 
-        UNREACHABLE, RESTORED until all informers have listed again, LEAVING unless it is the local
-        cluster, CONNECTING until they have listed again since we lead, then SYNCED if `listed`,
-        else CONNECTING.
+        UNREACHABLE if probes fail or any informer has an error, RESTORED until all informers have
+        listed again, LEAVING unless it is the local cluster, CONNECTING until they have listed
+        again since we lead, then SYNCED if `listed`, else CONNECTING.
         """
         if self.unresponsive:
             return Phase.UNREACHABLE, self.unresponsive

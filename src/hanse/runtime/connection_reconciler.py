@@ -91,8 +91,8 @@ class ConnectionReconciler:
     async def running(self) -> AsyncIterator[None]:
         """Reconcile connections until the block ends; nothing without sources.
 
-        At the end leaves and handovers are cancelled, connections stay, and elections end
-        elsewhere.
+        At the end leaves and handovers are cancelled; connections stay, and elections are not
+        ended.
         """
         if not self._sources:
             yield
@@ -296,7 +296,8 @@ class ConnectionReconciler:
     def _rotate_credentials(self, managed: ManagedConnection, desired: ClusterConnection) -> None:
         """Record what is desired, and use its credentials if they changed; the local client stays.
 
-        Informers restart if the endpoint differs or the cluster is not synced.
+        Informers restart if the credentials changed and the endpoint is another or the cluster is
+        not synced.
         """
         cluster, config = desired.cluster, client_config(desired.credentials)
         before, managed.desired, managed.config = managed.config, desired, config
@@ -311,7 +312,7 @@ class ConnectionReconciler:
         log.info("connection changed", extra=fields)
 
     async def _cancel_leave(self, cluster: ClusterId) -> None:
-        """Cancel the task that leaves a cluster, if one runs, and unmark the cluster as leaving."""
+        """If a task leaves a cluster, cancel it, await its end, and unmark the cluster."""
         task = self._leave_tasks.pop(cluster, None)
         if task is None or task.done():
             return
@@ -321,11 +322,11 @@ class ConnectionReconciler:
             self._informers.set_leaving(cluster, False)
 
     async def _leave_or_abandon(self, cluster: ClusterId, group: asyncio.TaskGroup) -> None:
-        """Abandon, or else leave in a task, a cluster that is no longer desired.
+        """Leave a cluster that is no longer desired in a task, or abandon it if a source says so.
 
-        The local cluster is never abandoned; a leave under way goes on. If an election is run for
-        it, we contend until it is left, also after a handover has resigned: without a leader nobody
-        deletes our objects.
+        The local cluster is never abandoned; a leave under way goes on unless the cluster is
+        abandoned. If an election is run for it, we contend until it is left, also after a handover
+        has resigned: without a leader nobody deletes our objects.
         """
         abandoned = any(cluster in desired.abandoned for desired in self._desired.values())
         if abandoned and cluster != self._informers.local:  # the local cluster is never abandoned
@@ -370,7 +371,8 @@ class ConnectionReconciler:
     async def _hand_over(self, clusters: frozenset[ClusterId], group: asyncio.TaskGroup) -> None:
         """Start a task that hands these clusters over, if any, and cancel their leaves.
 
-        A handover of the same clusters that is under way goes on; one of others is cancelled.
+        A handover of the same clusters that is under way goes on; any other is cancelled, also if
+        there are no clusters.
         """
         if self._handover is not None:
             if self._handover[0] == clusters and not self._handover[1].done():

@@ -56,9 +56,9 @@ def managed_objects(
 ) -> Iterator[tuple[ClusterId, Owner, Object]]:
     """The objects of a key that it owns through a connection that its feature writes to.
 
-    A cluster may be connected under several ids and roles, as a member that hosts the broker is: an
-    object that is only watched through a connection, for another feature or in a namespace that
-    the feature writes in another role, is not to be deleted through it.
+    A watch in `managed` must cover the object in a role of its cluster. If any names the object's
+    namespace, in whatever role, only one that does counts: a cluster may be connected under several
+    ids and roles, as a member that hosts the broker is.
     """
     for where, owner, obj in owned:
         state = snapshot.fact(ClusterState, where)

@@ -47,10 +47,10 @@ def evaluate(
 ) -> DesiredConnections:
     """The connections, leaves, releases and abandoned clusters that a source intends now.
 
-    An invalid connection goes to `invalid`; its cluster keeps the connection in `before`, if any,
-    also that of a leave or release under way (`ending`). An invalid leave is dropped; `complete` is
-    False if the source does not know all its clusters; `ended` has the last connections of clusters
-    that are not connected now.
+    A connection whose id `is_taken` or whose credentials are bad goes to `invalid`; its cluster
+    keeps the connection in `before`, if any, also that of a leave or release under way (`ending`).
+    An invalid leave is dropped; `complete` is False if the source does not know all its clusters;
+    `ended` has the last connections of clusters that are not in `connections` now.
     """
     connections: dict[ClusterId, ClusterConnection] = {}
     leaving: dict[ClusterId, ClusterConnection] = {}

@@ -105,11 +105,12 @@ class DiffBuilder:
         )
 
     def add_desired(self, desired: Desired, owner: Owner) -> None:
-        """Add the create of a desired object, or the patch of what differs; `CreateOnly`: no patch.
+        """Add the create of a desired object, or the patch of what differs.
 
-        Status is patched only once the rest is as desired. Nothing is added while the cluster
-        cannot be written, a connected source is partial or recovering, or the existing object may
-        not be overwritten: the cause is recorded, and later steps in the cluster wait, too.
+        Status is patched only once the rest is as desired. `CreateOnly`: without an owner, no
+        patch. Nothing is added while the cluster cannot be written, a connected source is partial
+        or recovering, or the existing object may not be overwritten: the cause is recorded, and
+        later steps in the cluster wait, too.
         """
         obj, where = desired.object, desired.where
         place = ClusterObjectRef(where, object_ref(obj))

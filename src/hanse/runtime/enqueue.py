@@ -69,8 +69,8 @@ class Enqueuer:
         """Enqueue the keys that a change concerns, that own its object, or that wait for it.
 
         The departure of a cluster, a leadership, and changed roles also enqueue keys that own
-        objects (`_requeue_dependents`). Nothing if only the speed of a cluster's answers has
-        changed.
+        objects (`_requeue_dependents`); these keys, and those that wait, have priority BACKLOG.
+        Nothing if only the speed of a cluster's answers has changed.
         """
         if _is_of_speed_alone(change):
             return
@@ -97,9 +97,9 @@ class Enqueuer:
     def enqueue_mapped(self, change: Change, priority: Priority) -> None:
         """Enqueue the keys that features map a change to (controller-runtime's MapFunc).
 
-        If an object is gone from a guarded namespace, that namespace is doubted for each of the
-        keys. Keys of a live deletion get `deletion_seen`. If a feature raises, that is logged and
-        counted, and the others go on.
+        Sorted, unless a feature returns `InOrder`. If an object is gone from a guarded namespace,
+        that namespace is doubted for each of the keys. Keys of a live deletion get `deletion_seen`.
+        If a feature raises, that is logged and counted, and the others go on.
         """
         deletion = isinstance(change, ObjectChange) and change.after is None and change.live
         lost_in = self.namespaces.place_of_loss(change)

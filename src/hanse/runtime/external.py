@@ -97,7 +97,7 @@ class ExternalApi:
 
         After a failure the next list follows after a backoff, and a `Progress` follows the list
         that succeeds. A kind that the system lacks yields `NotServed` and then nothing, for ever.
-        Namespace and selectors must be empty.
+        Namespace and selectors must be empty; `before_relist` is not called.
         """
         assert not namespace, "external systems have no namespaces to watch by themselves"
         assert not labels, "external systems are watched whole"
@@ -149,7 +149,7 @@ class ExternalApi:
     async def read(self, kind: type[K], name: str, namespace: str = "") -> K:
         """Read one object, from a list if the system cannot read one; with a computed version.
 
-        Raises NotFound if it is absent.
+        Raises NotFound if it is absent. A system that can read one is asked by name alone.
         """
         if isinstance(self._system, SupportsRead):
             return self._versioned(await self._system.read(kind, name))
@@ -196,7 +196,7 @@ class ExternalApi:
     ) -> K | None:
         """Delete an object and its stored version; returns None.
 
-        Raises Conflict if the uid or version differs, NotFound if the object is absent.
+        Raises Conflict if a uid or version is given and differs, NotFound if the object is absent.
         """
         observed = await self.read(kind, name, namespace)
         if uid and observed.metadata.uid != uid:

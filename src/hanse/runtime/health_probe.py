@@ -32,7 +32,8 @@ async def run_probe(
 
     If probes fail, sets `unresponsive` to the reason, which an answer clears elsewhere; sets `slow`
     by whether they are answered late. Calls `on_change` after a change of either. A cluster with an
-    informer that is down is not probed, unless it is unresponsive: the informer itself retries.
+    informer that is down is not probed and not slow, unless it is unresponsive: the informer itself
+    retries.
     """
     connection.answered_at = probed_at = max(connection.answered_at, loop_time())
     while True:
@@ -65,7 +66,8 @@ async def _probe_failure(connection: Connection, probe: Probe) -> str:
     """Send up to FAILURE_THRESHOLD probes: why the last failed, or empty once the cluster answers.
 
     Any answer since a probe was sent counts, also one to another request. `slow` becomes whether
-    the probe itself was then answered late or not in time; False if it failed with an error.
+    the probe itself was then answered late or not in time; False if it failed with an error, or if
+    nothing answered.
     """
     failure = ""
     for _ in range(FAILURE_THRESHOLD):

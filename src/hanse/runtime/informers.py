@@ -396,9 +396,10 @@ class ClusterInformers:
     ) -> None:
         """Take a watch event into the store, update the state, notify of each object change.
 
-        Every event but an interruption counts as an answer of the cluster. State and `KindServed`
-        stay for objects and bookmarks of an informer that is synced and without error. Puts
-        `LeasesRelisted` after a list of Leases that is not the first.
+        Every event but an interruption counts as an answer of the cluster; a list or `NotServed`
+        also ends a rejection of our credentials. State and `KindServed` stay for objects and
+        bookmarks of an informer that is synced and without error. Puts `LeasesRelisted` after a
+        list of Leases that is not the first.
         """
         if self.on_watch_event is not None:
             self.on_watch_event(connection.cluster, informer.scope, event)

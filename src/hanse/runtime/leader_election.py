@@ -279,7 +279,7 @@ class LeaderElections:
         return True
 
     def _publish_error(self, member: ClusterId, error: KubeError | None) -> None:
-        """Put `ElectionFailure` for an API error, drop it for None; after a 401 probe the member.
+        """Put `ElectionFailure` for an `ApiError`, drop it for None; a 401 only probes the member.
 
         Other errors, as of a member that does not answer, and all of a member that is not
         connected, are ignored.

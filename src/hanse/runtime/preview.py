@@ -96,7 +96,7 @@ class Overlay(Generic[K]):
         return self._merge_overlay(self._below.by(index, value), lambda o: value in find(o))
 
     def _merge_overlay(self, below: Iterable[K], selected: Any) -> Iterator[K]:
-        """The objects below that are not replaced, and the selected ones of the overlay."""
+        """The objects below that are not replaced or removed, then the selected of the overlay."""
         for obj in below:
             if (obj.metadata.namespace, obj.metadata.name) not in self._over:
                 yield obj

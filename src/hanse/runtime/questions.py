@@ -46,8 +46,8 @@ class Questions:
     def ask(self, item: Item, questions: Iterable[Question], start: StartTask) -> None:
         """Start to answer those questions of a key that have no answer within their `max_age`.
 
-        A question that is being answered already is not asked twice; every key that asked is
-        enqueued when the answer is there.
+        An error is an answer, too. A question that is being answered already is not asked twice;
+        every key that asked is enqueued when the answer is there.
         """
         for question in questions:
             known = self._informers.facts.get(Answer, question.ask.id)

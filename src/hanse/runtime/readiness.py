@@ -22,10 +22,10 @@ async def serving(reconciler: Reconciler, listener: socket.socket) -> AsyncItera
 
 
 def not_ready_reason(reconciler: Reconciler) -> str:
-    """Why the agent is not ready: its own cluster was never listed in full; empty when it is.
+    """Why the agent is not ready: its own cluster is not connected, or was never listed in full.
 
-    No other cluster counts: an agent serves without a broker, and catches up later. An outage after
-    the first list does not count either.
+    Empty when it is ready. No other cluster counts: an agent serves without a broker, and catches
+    up later. An outage after the first list does not count either.
     """
     local = reconciler.informers.facts.get(ClusterState, reconciler.informers.local)
     if local is None:
@@ -37,7 +37,7 @@ def not_ready_reason(reconciler: Reconciler) -> str:
 
 
 def report(reconciler: Reconciler) -> list[str]:
-    """Lines for people: the phase of each cluster, by id, then a pause of writes, and each hold.
+    """Lines for people: phase and reason of each cluster, by id, then a pause of writes, each hold.
 
     The latter only if there are any.
     """

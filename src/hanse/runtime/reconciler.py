@@ -346,10 +346,11 @@ class Reconciler:
         return None
 
     def _plan(self, dequeued: Dequeued) -> PlannedWork | None:
-        """Plan and diff a key, and start to answer its questions.
+        """Plan and diff a key, and start to answer its questions; what blocks it enqueues it again.
 
-        None if this replica is inactive, the feature unknown, or the first lists of the local
-        cluster or of a broker are missing: then the key is enqueued after those.
+        None if this replica is inactive or the feature unknown: the key is dropped. None, too,
+        while the local cluster is partial or a connecting broker was never read: the key waits for
+        that cluster.
         """
         item = (name, key) = dequeued.item
         feature = self.features.get(name)

@@ -171,9 +171,9 @@ class WorkQueue:
                 processed.set()
 
     async def wait_for_due(self) -> None:
-        """Wait until every key that is due now or within 300 ms was processed.
+        """Wait until every key that is due now or within 300 ms was processed, or for `clear`.
 
-        Keys that are added meanwhile are not waited for.
+        Those in processing or held count as due. Keys that are added meanwhile are not waited for.
         """
         soon = self._time() + COALESCE_DEFERRED
         scheduled = {item for item, (due, _) in self._scheduled.items() if due <= soon}

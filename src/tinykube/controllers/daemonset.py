@@ -102,9 +102,9 @@ def sync_daemon_set(
 ) -> Result:
     """The writes that create missing pods, delete surplus, finished and outdated ones, set status.
 
-    A node with a terminating or finished pod gets no new one. Of several pods on a node the oldest
-    stays. A terminating DaemonSet only gets its status. Requeues for the next pod to become
-    available.
+    Surplus are pods on nodes that do not fit, and of several on a node all but the oldest. A node
+    with a terminating or finished pod gets no new one. A terminating DaemonSet only gets its
+    status. Requeues for the next pod to become available.
     """
     fitting = {
         name_of(node) for node in nodes if node_fits(node, _daemon_pod(daemon_set, revision, node))
@@ -156,7 +156,7 @@ def _rolling_update_deletions(
 
     A pod is outdated by its revision label; none is deleted with the OnDelete strategy. `desired`
     is the number of nodes that should have a pod; nodes without an available one count as
-    unavailable. maxUnavailable is 1 at least.
+    unavailable. maxUnavailable is 1 at least, maxSurge is ignored.
     """
     strategy = spec_of(daemon_set).get("updateStrategy") or {}
     if strategy.get("type") == "OnDelete":
@@ -188,10 +188,11 @@ def _daemon_set_status(
     active: Sequence[Object],
     now: datetime,
 ) -> Object:
-    """The status by counts of nodes and pods; optional counts are omitted if zero.
+    """The status by counts of nodes and pods.
 
+    Zero is omitted of updatedNumberScheduled, numberAvailable and numberUnavailable alone.
     `on_node` has the pod of each node, `fitting` the nodes that should have one; `active` are all
-    active pods.
+    active pods: those that are not in `on_node` are misscheduled.
     """
     available = sum(
         is_available(pod, min_ready_seconds(daemon_set), now) for pod in on_node.values()

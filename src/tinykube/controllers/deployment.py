@@ -137,7 +137,8 @@ def sync_deployment(
 
     A terminating Deployment only gets its status; a paused or resized one is only scaled. Recreate
     scales the old ReplicaSets to zero first, and creates the new one when no `old_pods` run any
-    more. `last_error` is that of the last attempt, for the condition Progressing.
+    more. A complete rollout also deletes old ReplicaSets above the limit. `last_error` is that of
+    the last attempt, for the condition Progressing.
     """
     new, old = _split(deployment, replica_sets)
     state = ReplicaSetState(new, old, last_error=last_error)
@@ -230,9 +231,9 @@ def _increment_collision_count(deployment: Object) -> Result:
 def _new_replica_set(deployment: Object, old: Sequence[Object], size: int) -> Object:
     """The ReplicaSet for the current template, with the next revision.
 
-    Its name, labels and selector have the template's hash. It inherits the Deployment's annotations
-    and minReadySeconds, has the annotations of desired and maximum replicas, and is controlled by
-    it.
+    Its name, labels and selector have the template's hash. It inherits the Deployment's
+    annotations, but not kubectl's, and minReadySeconds, has the annotations of desired and maximum
+    replicas, and is controlled by it.
     """
     template = spec_of(deployment)["template"]
     suffix = _template_hash(deployment)

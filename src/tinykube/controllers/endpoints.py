@@ -74,7 +74,10 @@ class EndpointsController:
 
 
 def plan_endpoints(service: Object, pods: Iterable[Object], existing: Object | None) -> list[Write]:
-    """The write that creates or patches the Endpoints of a Service; empty if nothing differs."""
+    """The write that creates or patches the Endpoints of a Service; empty if nothing differs.
+
+    Their labels become the Service's and the controller's own.
+    """
     subsets = _subsets(service, pods)
     labels = {**labels_of(service), MANAGED_BY: _MANAGER}
     if spec_of(service).get("clusterIP") == "None":

@@ -193,7 +193,10 @@ def _endpoint(service: Object, pod: Object, address: str, node: Object | None) -
 
 
 def _ports(service: Object, pod: Object) -> Iterable[tuple[str, str, int, str]]:
-    """The ports of a Service resolved for a pod; unknown port names are omitted."""
+    """The ports of a Service resolved for a pod, as (name, protocol, number, appProtocol).
+
+    Port names that the pod does not have are omitted.
+    """
     for port in spec_of(service).get("ports") or ():
         protocol = port.get("protocol") or "TCP"
         number = target_port(port, protocol, pod)

@@ -120,8 +120,9 @@ def plan_collection(
 
     No I/O: returns the writes, none if no owner is absent. An owner deleted in the foreground
     counts as absent; the object is then deleted in the foreground, too, if it has dependents, and
-    unblocks its owners first if one of these waits itself. Misplaced or unknown owners keep the
-    object: the former record Events, the latter are retried.
+    unblocks its owners first if one of these waits itself. Otherwise its finalizers decide the
+    policy. Misplaced or unknown owners keep the object: the former record Events, the latter are
+    retried.
     """
     if owners.misplaced or owners.unknown:
         events = [_invalid_namespace_event(obj, reference) for reference in owners.misplaced]

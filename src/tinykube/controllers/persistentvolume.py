@@ -129,7 +129,11 @@ def needs_volume(claim: Object) -> bool:
 
 
 def volume_for(claim: Object) -> Object:
-    """The volume that is provisioned for a claim, reserved by its claimRef."""
+    """The volume that is provisioned for a claim, named `pvc-UID` and reserved by its claimRef.
+
+    It has the claim's requests, access modes and class, `standard` by default, and the reclaim
+    policy Retain.
+    """
     spec = spec_of(claim)
     name = f"pvc-{uid_of(claim)}"
     return {

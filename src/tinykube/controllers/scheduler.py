@@ -62,8 +62,8 @@ class Scheduler:
     def reconcile(self, key: Key, lister: Lister) -> Result:
         """The writes that bind a pod to a node, or set the condition why it is not scheduled.
 
-        The pod counts for its node at once. Nothing for a pod that is assigned, terminating,
-        finished, or of another scheduler.
+        Events tell of a binding, and if no node fits. The pod counts for its node at once. Nothing
+        for a pod that is assigned, terminating, finished, or of another scheduler.
         """
         pod = lister.get(PODS, key.namespace, key.name)
         if pod is None or not _needs_scheduling(pod):

@@ -123,9 +123,9 @@ def sync_stateful_set(
 ) -> Result:
     """The writes that create missing pods, then scale down, then delete outdated ones; set status.
 
-    With podManagementPolicy OrderedReady a step waits for the one before. A terminating StatefulSet
-    only gets its status. `claims` are the existing claims by name. Requeues for the next pod to
-    become available.
+    With podManagementPolicy OrderedReady a step waits for the one before; with OnDelete no outdated
+    pod is deleted. A terminating StatefulSet only gets its status. `claims` are the existing claims
+    by name. Requeues for the next pod to become available.
     """
     by_ordinal = {ordinal_of(stateful_set, pod) or 0: pod for pod in pods}
     status = stateful_set_status(stateful_set, history, pods, now)
@@ -145,10 +145,11 @@ def sync_stateful_set(
 def stateful_set_status(
     stateful_set: Object, history: RevisionHistory, pods: Sequence[Object], now: datetime
 ) -> Object:
-    """The status: counts of the existing pods by readiness and by revision, without most zeros.
+    """The status: counts of the existing pods by readiness and by revision.
 
-    When all desired pods are updated and ready, the update revision becomes current, unless the
-    strategy is OnDelete.
+    When all desired pods and no others exist, are updated and ready, the update revision becomes
+    current, unless the strategy is OnDelete. Zero is omitted of readyReplicas, currentReplicas and
+    updatedReplicas alone.
     """
     min_ready = min_ready_seconds(stateful_set)
     running = [pod for pod in pods if _is_running(pod)]

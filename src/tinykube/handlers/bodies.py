@@ -209,7 +209,7 @@ def _parse_object(call: Call) -> Object:
 
 
 def _summary(body: bytes) -> str:
-    """The first 30 bytes of a body for error messages, in hex unless it starts with `{`."""
+    """A body in error messages: its first 30 bytes, in hex unless it starts with `{`; `<empty>`."""
     if not body:
         return "<empty>"
     text = body[:30].decode("utf-8", "replace") if body[:1] == b"{" else body[:30].hex()

@@ -113,7 +113,10 @@ class Call:
             self.warnings.append(text)
 
     def options_object(self) -> dict[str, Any]:
-        """The options of the query as an AdmissionReview shows them, without those of a body."""
+        """The options of the query as an AdmissionReview shows them, without those of a body.
+
+        Only dryRun, fieldManager and fieldValidation are among them.
+        """
         options: dict[str, Any] = {
             "kind": _OPTIONS.get(self.verb, "DeleteOptions"),
             "apiVersion": "meta.k8s.io/v1",

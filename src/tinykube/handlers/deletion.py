@@ -202,7 +202,7 @@ class DeleteHandler:
         """Remove a stored object, or mark it deleted where finalizers or a grace period hold it.
 
         Without preconditions and admission. A dry run stores nothing; a pod that is terminating
-        already is left as it is unless the grace period becomes shorter.
+        with a grace period is left as it is unless that becomes shorter.
         """
         dry = bool(options.dry_run)
         now = self._clock.now()
@@ -225,7 +225,7 @@ class DeleteHandler:
     def _remove_from_storage(
         self, resource: Resource, stored: Object, *, dry: bool
     ) -> DeleteResult:
-        """Remove the object, unless on a dry run, and release the addresses of a Service.
+        """Remove the object and release the addresses of a Service; a dry run does neither.
 
         The result is the object or a Status, by its strategy.
         """
@@ -364,7 +364,8 @@ def _mark_deleted(
     """A copy with deletionTimestamp, these finalizers and, the first time, a higher generation.
 
     deletionTimestamp is `grace` seconds from now; a former one stays if neither deletion has a
-    grace period. A namespace gets phase Terminating, a CRD the condition Terminating.
+    grace period. A namespace gets phase Terminating, other kinds deletionGracePeriodSeconds, a CRD
+    also, the first time, the condition Terminating.
     """
     metadata = dict(stored["metadata"])
     if not metadata.get("deletionTimestamp") and metadata.get("generation"):

@@ -45,7 +45,7 @@ def patch_for(call: Call) -> Callable[[Object], Object]:
 
 
 def patch_function(kind: str, body: bytes, type_name: str) -> Callable[[Object], Object]:
-    """A patch of one media type as a function; raises 400 for a malformed body.
+    """A patch of one media type (`kind`) as a function; raises 400 for a malformed body.
 
     Other types than JSON patch and merge patch are strategic merge patch, by the fields of
     `type_name`. The function raises `StatusError` if the patch cannot be applied.

@@ -62,7 +62,7 @@ def _check_subject(spec: Object) -> None:
 def _in_namespace(review: Object, namespace: str) -> Object:
     """A review with the namespace of its path, if any.
 
-    Raises 422 if its resourceAttributes have another namespace or none.
+    With one, raises 422 unless the resourceAttributes name the same.
     """
     if not namespace:
         return review

@@ -74,8 +74,8 @@ class SubresourceHandler:
     async def _bind(self, call: Call) -> WriteResult:
         """Set nodeName and the condition PodScheduled of a pod by a Binding; answers with a Status.
 
-        Raises 409 if the pod has a node, 404 if it does not exist. Whether the node exists is not
-        checked.
+        Raises 409 if the pod has a node, 404 if it does not exist. That the node exists, and the
+        pod is not being deleted, is not checked.
         """
         target = bodies.decode_object(call).get("target") or {}
         node = target.get("name", "")

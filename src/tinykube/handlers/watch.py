@@ -148,8 +148,8 @@ class _Watch:
         """Queue what comes before new changes: all objects as ADDED, or changes after a version.
 
         The objects for sendInitialEvents, then with a bookmark if these are allowed, and for no
-        version or version 0. With sendInitialEvents, a version in the future queues an error and
-        ends the watch; if that option is false, no version queues nothing.
+        version or 0; for these nothing if that option is false. A version that is too old or, with
+        sendInitialEvents, in the future queues an error and ends the watch.
         """
         call, storage = self._call, self._storage
         version = _requested_version(call)

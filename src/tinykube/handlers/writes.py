@@ -185,10 +185,10 @@ class WriteHandler:
         raise AssertionError("every attempt returned or raised")
 
     def _before_create(self, resource: Resource, strategy: Strategy, obj: Object) -> Object:
-        """A copy with system fields, a name if generated, and no status unless accepted.
+        """A copy with uid, creationTimestamp and, if generated, a name; prepared by its kind.
 
-        These are uid, creationTimestamp and, if the kind tracks it, generation 1; then the kind
-        prepares it.
+        With generation 1 if the kind tracks it. A status that is a subresource is reset unless the
+        kind accepts one on creation.
         """
         meta = dict(obj["metadata"])
         made = {**obj, "metadata": meta}
@@ -264,8 +264,8 @@ class WriteHandler:
         """The update without fields that the endpoint may not write.
 
         The old object with the new status for `status`, with new metadata and spec.finalizers for
-        `finalize`; all is written for `scale` and `binding`. For the object itself, which is
-        defaulted in place, the old status is kept if that is a subresource.
+        `finalize`; all is written for `scale` and `binding`. For the object itself the old status
+        is kept if that is a subresource. For it and `status` defaults are set in `new`.
         """
         match call.target.subresource:
             case "status":
@@ -313,8 +313,8 @@ class WriteHandler:
     def _before_update(self, call: Call, strategy: Strategy, new: Object, old: Object) -> Object:
         """A copy with the old system fields and resourceVersion, prepared by its kind's strategy.
 
-        Prepared only where the spec is written, not at `status` or `finalize`. There a changed spec
-        also increments the generation of kinds that track it, but not by a binding.
+        Prepared only where the spec is written, not at `status` or `finalize`; a spec that is
+        changed so, but not by a binding, increments the generation of kinds that track it.
         """
         meta = dict(new["metadata"])
         made = {**new, "metadata": meta}
@@ -328,7 +328,7 @@ class WriteHandler:
         return made
 
     def _validate_update(self, call: Call, strategy: Strategy, new: Object, old: Object) -> None:
-        """Raise 422 with all errors.
+        """Raise 422 with all errors; a built-in is validated as a whole if its change has none.
 
         Of a built-in's subresources, except scale, only metadata is checked.
         """

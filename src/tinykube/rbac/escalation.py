@@ -23,8 +23,8 @@ _GC_FIELDS = ("ownerReferences", "finalizers", "resourceVersion", "generation", 
 def check_grants(authorizer: Authorizer, call: Call, new: Object, old: Object | None) -> None:
     """Raise 403 if a write of a role or binding grants rights that the user does not hold.
 
-    404 for a binding to a role that does not exist. Nothing for other resources, privileged users,
-    and changes of owners and finalizers alone.
+    404 for a binding to a role that does not exist. Nothing for other resources, changes of owners
+    and finalizers alone, privileged users, and those who may `escalate` or `bind`.
     """
     store = call.resource.store
     if (store not in _ROLES and store not in _BINDINGS) or is_privileged(call.user):
@@ -54,7 +54,7 @@ def _check_role(authorizer: Authorizer, call: Call, new: Object, old: Object | N
 
 
 def _check_binding(authorizer: Authorizer, call: Call, new: Object) -> None:
-    """Raise 403 unless the user may bind to the role or holds its rules; 404 without role."""
+    """Unless the user may `bind` to the role, raise 404 without it, 403 for rules they lack."""
     reference, namespace = new.get("roleRef") or {}, call.target.namespace
     plural = "clusterroles" if reference.get("kind") == "ClusterRole" else "roles"
     name = reference.get("name", "")

@@ -48,7 +48,7 @@ def effective_user(
 
 
 def _impersonations(name: str, groups: tuple[str, ...], user: User) -> Iterator[Attributes]:
-    """What the caller must be allowed to impersonate: user or account, groups, uid, extras."""
+    """What the caller must be allowed to impersonate: user or account, `groups`, uid, extras."""
     match name.split(":"):
         case ["system", "serviceaccount", namespace, account]:
             yield Attributes(_VERB, resource="serviceaccounts", namespace=namespace, name=account)

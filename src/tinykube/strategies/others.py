@@ -122,7 +122,10 @@ _SECRET_KEYS = {
 
 
 def secret_errors(secret: Object) -> Iterator[FieldError]:
-    """Validation errors of a Secret: keys, a size over 1 MiB, keys that its type requires."""
+    """Validation errors of a Secret: keys, a size over 1 MiB, keys that its type requires.
+
+    A service account token requires no key, but the annotation that names the account.
+    """
     entries = secret.get("data") or {}
     yield from _key_errors(entries, "data")
     if sum(len(value) * 3 // 4 for value in entries.values()) > _TOTAL:

@@ -199,7 +199,7 @@ def _event(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _event_source(obj: Object) -> str:
-    """Component and host of an event, from the source or else the reporting fields."""
+    """`component, host` of an event, each from the source, else from its reporting field."""
     source = obj.get("source") or obj.get("deprecatedSource") or {}
     reporter = obj.get("reportingComponent") or obj.get("reportingController")
     component = source.get("component") or reporter or ""

@@ -120,7 +120,8 @@ def _parse_constant(text: str) -> Any:
 def _apply_step(step: Step, value: Any) -> Iterator[Any]:
     """The values that a step selects; none if the value has no such child or index.
 
-    Wildcards and filters select among the values of an object or the elements of a list.
+    Wildcards and filters select among the values of an object or the elements of a list. A
+    negative index counts from the end.
     """
     match step:
         case Child(name):

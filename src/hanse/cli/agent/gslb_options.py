@@ -66,8 +66,8 @@ def parse_gslb_options(
 ) -> "GslbOptions":
     """The options of the feature; raises `InputError` for a provider both used and withdrawn.
 
-    Each provider counts once, in the order given; zones are in lower case, without dots at their
-    ends, and are not validated.
+    Each of `providers` counts once, in the order given; zones are in lower case, without dots at
+    their ends, and are not validated.
     """
     from hanse.features.gslb.options import GslbOptions
 

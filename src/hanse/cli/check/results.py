@@ -131,7 +131,7 @@ def _policies(preview: ClusterPreview, intended: Intended) -> Iterator[CheckResu
 
 
 def _ranges(preview: ClusterPreview) -> Iterator[CheckResult]:
-    """One result each for service and pod ranges: ok with up to 4 of them, unknown without any."""
+    """One result each for service and pod ranges: ok, naming up to 4; unknown if none is known."""
     for kind, ranges in (("service", preview.service_ranges), ("pod", preview.pod_ranges)):
         check = f"{kind} ranges"
         if ranges:

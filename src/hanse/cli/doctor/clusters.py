@@ -153,7 +153,8 @@ def wrong_clock(cluster: ClusterInventory, context: CheckContext) -> Iterator[Fi
 def _definitions(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:
     """CrdMissing for definitions that the features need, CrdOld for those that differ from ours.
 
-    Those of a newer release serve this one, too. Nothing where definitions could not be listed.
+    At most one of each. Definitions of a newer release serve this one, too. Nothing where they
+    could not be listed.
     """
     if cluster.definitions is None:
         return  # the check of permissions says why

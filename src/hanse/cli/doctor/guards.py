@@ -60,10 +60,11 @@ def check_guards(read: ClusterRead, contexts: Mapping[ClusterId, str]) -> Iterat
 
 
 def check_old_policies(read: ClusterRead) -> Iterator[Finding]:
-    """AdmissionPolicyOld: a network has a policy of its own for its addresses, as of 0.1.0.
+    """AdmissionPolicyOld: networks have policies of their own for their addresses, as of 0.1.0.
 
     There is one for all networks now. Agents may change that one alone, so that the old ones stay
-    with the namespaces that tenants had. Nothing while an agent of 0.1.0 runs, by its label.
+    with the namespaces that tenants had. One finding for all; nothing while an agent of 0.1 runs,
+    by its label.
     """
     agents = (one for one in read.listed(DEPLOYMENTS) if one.name == AGENT)
     if any(minor_version(one.metadata.labels.get(VERSION, "")) == (0, 1) for one in agents):

@@ -105,7 +105,7 @@ def _address(server: str) -> str:
 def _addresses(read: ClusterRead) -> list[str]:
     """The cluster, external and load balancer addresses of the Service hanse-dns.
 
-    None if there is no such Service, or it was not read.
+    Empty if there is no such Service, or it was not read.
     """
     for one in read.objects(Service):
         if (one.namespace, one.name) == (SYSTEM_NAMESPACE, DNS):

@@ -43,7 +43,10 @@ TOKEN_SECRET_TYPE = "kubernetes.io/service-account-token"  # noqa: S105 - a type
 
 
 def check_objects(clusters: Sequence[ClusterRead], now: datetime) -> list[Finding]:
-    """The findings of all checks over readings that did not fail, those between clusters last."""
+    """The findings of all checks over `clusters`, those between clusters last.
+
+    Failed readings have to be left out by the caller.
+    """
     contexts = contexts_of(clusters)
     alone = [finding for read in clusters for check in _CLUSTER_CHECKS for finding in check(read)]
     alone += [f for read in clusters for check in _LINK_CHECKS for f in check(read, contexts)]

@@ -27,7 +27,7 @@ async def run_guard(
     They are removed if the DaemonSet, given by namespace and name, is gone at that time, once
     policies isolate networks; the CNI plugin alone if the DaemonSet has no hostPath volumes any
     more. Serves health and metrics on `listener`. Raises `InputError` for credentials that cannot
-    be read.
+    be read, and `GuardUnavailable` where nftables cannot be used.
     """
     stop, end = asyncio.Event(), GuardEnd.RESTART
     for which in (signal.SIGINT, signal.SIGTERM):

@@ -60,7 +60,7 @@ async def join_federation(request: MembershipRequest, *, dry_run: bool) -> None:
     In the member kinds, claims, accounts and a Federation; in each other supervisor a Secret with a
     token, and the member in its Federation. A new supervisor gets accounts in all members. The
     account that all supervisors shared in earlier versions is deleted if every Secret was still
-    fit. A dry run only reads.
+    fit. An unfinished leave of the cluster is cancelled. A dry run only reads.
 
     Raises `InputError` if the cluster has another id or Federation, no supervisor is named, one
     does not supervise, the kubeconfig lacks one, or the server URL is invalid.

@@ -135,8 +135,8 @@ async def dissolve_federation(request: MembershipRequest, *, dry_run: bool) -> N
     """End a Federation: annotate it in all supervisors, wait until nobody leads, delete the rest.
 
     In every member what leaders wrote, Secrets, accounts, claims and the Federation are deleted; it
-    is printed. All members must be reached, and `request.member` must supervise, else `InputError`.
-    A dry run only prints.
+    is printed. All members must be reached, and `request.member` must supervise, else `InputError`;
+    `CommandFailed` if a leader does not let go, or objects stay, in time. A dry run only prints.
     """
     async with AsyncExitStack() as stack:
         first = await open_participant(stack, request.member)

@@ -135,7 +135,7 @@ async def _copy_rules(brokers: Brokers, *, dry_run: bool) -> None:
 
 
 async def retire_broker(brokers: Brokers, *, dry_run: bool) -> None:
-    """Wait until all members of the old broker are Ready on the new one, then remove them there.
+    """Wait until all members of the old broker are Ready on the new one, and end the move.
 
     On the old broker their accounts, rights, published objects and records are deleted; on the new
     one `status.moving` is unset. Resumes what was begun. Raises `CommandFailed` if the number that

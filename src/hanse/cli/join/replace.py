@@ -20,8 +20,8 @@ async def replace_member(
     """Take the id from a cluster that is gone: delete its objects and account on the broker.
 
     Its record is set to `Replaced` first, and gets the new `uid` last; it stays so until the join
-    goes on, so that an interrupted replacement is resumed. Prints the result; a dry run only
-    prints.
+    goes on, so that an interrupted replacement is resumed. Prints the result, with the uid
+    `former`; a dry run only prints.
     """
     name = place.broker
     published = await list_published(broker, place)

@@ -62,10 +62,11 @@ def account_manifests(grant: AccessGrant) -> tuple[Manifest, ...]:
 async def grant_secret(grant: AccessGrant, *, rotate: bool, dry_run: bool) -> list[AppliedManifest]:
     """Request a token in the member, and write it into the supervisor's Secret for that member.
 
-    Returns the effect, or nothing if the token there is still fit. With `rotate` there is a new one
-    in any case, and the earlier ones are revoked once the supervisor uses it. A dry run requests
-    and writes nothing, and returns what would be written. Raises `CommandFailed` if policies are
-    not in force, or the token is not used, in time.
+    Returns the effect, or nothing if the token there is still fit. A Secret of another type than
+    Opaque is replaced. With `rotate` there is a new token in any case, and the earlier ones are
+    revoked once the supervisor uses it. A dry run requests and writes nothing, and returns what
+    would be written. Raises `CommandFailed` if policies are not in force, or the token is not used,
+    in time.
     """
     endpoint = (await grant.member.access.credentials.config()).endpoint
     if not rotate and await _is_reusable(grant, endpoint):

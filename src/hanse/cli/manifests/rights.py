@@ -63,7 +63,10 @@ def rights_files() -> tuple[ChartFile, ...]:
 
 
 def crd_files() -> tuple[ChartFile, ...]:
-    """A chart file for the CRD of each of our kinds, conditional on the features that need it."""
+    """A chart file for the CRD of each of our kinds that features watch outside a broker.
+
+    It is conditional on these features.
+    """
     users: dict[type[Object], set[str]] = {}
     for feature in FEATURES:
         for kind in app.own_kinds(app.Options(features=(feature,))):

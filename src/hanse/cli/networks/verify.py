@@ -81,8 +81,8 @@ async def verify_networks(
 def _pair(one: str, other: str, view: ReachabilityView, outcomes: Sequence[Outcome]) -> SeenPair:
     """What policies, guards and the outcomes of connections say of one network reaching another.
 
-    `guarded` is `all` for itself and peers, else `none`; None unless all nodes have a guard that is
-    ready.
+    It is `expected`, and `guarded` is `all`, for itself and peers; else `guarded` is `none`. It is
+    None unless all nodes have a guard that is ready.
     """
     tried = [o.answered for o in outcomes if (o.attempt.source, o.attempt.target) == (one, other)]
     expected = one == other or (one, other) in view.peered

@@ -38,7 +38,7 @@ async def dry_run_all(
 
     `namespace` is for objects without one. A kind that is not served, or an error of the API
     server, is a result `refused`; no answer raises `KubeError`. Creates in namespaces that are
-    among the documents are not sent.
+    among the documents are not sent, and count as successful.
     """
     await refresh(client)
     served = client.rest_mapper.served

@@ -94,9 +94,10 @@ def _parse_question(name: str, zone: str, wanted: str) -> tuple[str, int]:
 def _view(
     zone: str, local_first: bool, global_zones: Sequence[str], settings: GlobalOptions
 ) -> "View":
-    """The DNS view of a name server with these options; raises `InputError` for an invalid zone.
+    """The DNS view of a name server with these options; `InputError` for an invalid global zone.
 
-    Without any global zone, the view has that of a local federation if one runs here, else none.
+    `zone` is not checked. Without any global zone, the view has that of a local federation if one
+    runs here, else none.
     """
     from hanse.cli.clusters import is_local
     from hanse.local.up.sample import GLOBAL_ZONE

@@ -56,9 +56,10 @@ def command(
     cluster = select_cluster(settings)
 
     async def uninstall() -> None:
-        """Print what is installed, or with --kubectl how to delete it; with --yes delete it.
+        """Print what is installed and, with --yes, delete it.
 
-        Without --force the broker is left first. Without --yes nothing is written.
+        With --kubectl it only prints how to delete it, also with --yes. A broker that the cluster
+        has joined is left before the deletion, but not with --force.
         """
         async with connect(cluster) as client:
             found = await find_installation(client, definitions=not keep_kinds)

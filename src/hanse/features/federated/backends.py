@@ -319,8 +319,8 @@ def _load_balancer_backends(
 ) -> ResolvedBackends:
     """The addresses and host names in the load balancer's status, and questions that resolve names.
 
-    A host name gives its resolved addresses and, if it has a dot, itself as FQDN backends. The
-    addresses in `before` are kept for a name that is not resolved now.
+    A host name gives its resolved addresses and, if it has a dot, itself as FQDN backends. While it
+    is not resolved, those in `before` at the same place in the status are kept.
     """
     backends: list[Backends] = []
     questions: list[Question] = []

@@ -198,9 +198,9 @@ def _keys_for_led_object(
 ) -> Iterator[Key]:
     """The federated Services, and records of member Services, that a change in a member affects.
 
-    Of a Service, slice, node or interface the records and what they join; of an Antrea policy what
-    it names; of a Namespace those in it; all for changed rules of an AcceptancePolicy or
-    Federation. A node's heartbeat affects none.
+    Of a Service, slice or interface the records and what they join; of a node, but for its
+    heartbeat, the records of Services reached outside; of an Antrea policy what it names; of a
+    Namespace those in it; all federated ones for an AcceptancePolicy or a Federation's ranges.
     """
     obj = change.object
     meta = obj.metadata
@@ -234,7 +234,7 @@ def _is_rule_change(change: ObjectChange) -> bool:
 
 
 def _joined_keys(change: ObjectChange, where: ClusterId) -> Iterator[Key]:
-    """Keys of what a Service or native service joins, before and after a change.
+    """Keys of the record of a Service or native service and of what it joins, before and after.
 
     With annotation `JOIN` also of the federated Service that has its own name.
     """
@@ -316,8 +316,9 @@ def _record_keys(federated: FederatedName, member: ClusterId, snapshot: Snapshot
 def _keys_for_fact(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
     """The keys that a changed fact affects, all in led members.
 
-    Of a cluster's state: its federated Services; of an optional kind: all keys of that member; of a
-    write: that Service; of a probed address: the federated Services that have it. Else none.
+    Of a cluster's state, if roles, phase, listed, recovering or silent changed, its federated
+    Services; of an optional kind all keys of that member; of the write of a Service that Service;
+    of a probed address the federated Services that have it. Else none.
     """
     match change.fact:
         case ClusterState(cluster) if _is_state_change(change):

@@ -108,7 +108,7 @@ class _ServiceState(Struct, frozen=True):
 
 
 def plan_service(key: Key, snapshot: Snapshot, options: FederatedOptions) -> Plan:
-    """A federated Service in a led member, merged from all records, and the name conditions.
+    """A federated Service in a led member, merged from all records, with its status conditions.
 
     Nothing is desired in members that we do not lead, where the namespace is missing or the
     AcceptancePolicy refuses it, or where the Service must be recreated. All is kept while the
@@ -253,10 +253,10 @@ def _port_names(service: Service) -> dict[Number, str]:
 def _member_endpoints(
     record: MemberRecord, member: ClusterId, snapshot: Snapshot, origin: Origin
 ) -> MemberEndpoints:
-    """The endpoints of a member Service as this cluster reaches them: a local one by its pods.
+    """The endpoints of a member Service as this cluster reaches them: a local Service by its pods.
 
-    Those of others, and of one that no longer exists, by the addresses in its record, internal ones
-    where the clusters share a network.
+    All others, also native services, and one that no longer exists by the addresses in the record,
+    internal ones where the clusters share a network.
     """
     if record.cluster == member and record.kind == "Service":
         local = snapshot.get(member, Service, record.name, record.namespace)

@@ -54,7 +54,7 @@ def kept_slices(
     """The slices in a member whose record is not known now, and is not known to be gone.
 
     With the live reads that decide it and the time to judge again. Slices of clusters that have
-    left, or without a valid origin, are not among them.
+    left, without a valid origin, or whose record is seen to be invalid are not among them.
     """
     kept, times, reads = [], set[timedelta](), dict[Read, None]()
     for endpoint_slice in snapshot.by(member, GENERATED_SLICES, str(federated)):

@@ -62,9 +62,10 @@ def connection_intents(snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
 
     Members of the Federation are connected or invalid, and left once it is dissolved; former ones
     are left, or kept while undecided; those that only others name are released; annotated ones
-    abandoned. Where the kind is not served every connection is kept. A cluster that is no
-    supervisor, or names no member, releases those that others name, and keeps the rest unless it is
-    dissolved. A wrong local id makes all invalid.
+    abandoned. UnknownClusters is added while the list of another supervisor is not known. Where the
+    kind is not served every connection is kept. A cluster without Federation or listed claims, that
+    is no supervisor, or names no member, releases those that others name, and keeps the rest unless
+    it is dissolved. A wrong local id makes the named ones invalid, and the others have no intent.
     """
     if snapshot.serves(snapshot.local, Federation) is False:
         return tuple(_kind_not_served_intents(snapshot))
@@ -127,7 +128,8 @@ def former_members(federation: Federation, snapshot: Snapshot) -> Iterator[Forme
     A cluster that does not supervise names nobody. `released`: another supervisor names it;
     `undecided`: that is not known, or nobody is named; else `leaving`, as are all once the cluster
     does not supervise and its Federation is dissolved. Left out are abandoned ones, those without a
-    Secret, and those that have departed, unless another supervisor names them.
+    Secret, and departed ones that no other supervisor names. One that is `leaving` stays so while
+    the lists of others are not known.
     """
     claims = read_claims(snapshot, snapshot.local)
     supervises = claims is None or claims.supervisor

@@ -39,8 +39,9 @@ def read_other_supervisors(snapshot: Snapshot, federation: Federation | None) ->
     """The members that each other supervisor names, and the supervisors whose list is not known.
 
     A supervisor is a cluster that claims to be one, by its last recorded claim while claims cannot
-    be read. Unknown are one whose Federations are not listed, a cluster without known claim, and a
-    leader that is no member. Clusters that are left, have departed or are invalid do not count.
+    be read; one that dissolves its Federation names nobody. Unknown are one whose Federations are
+    not listed, a cluster without known claim, and a leader that is no member. Clusters that are
+    left, have departed or are invalid do not count.
     """
     recorded = {m.cluster_id: m.supervisor for m in federation.status.members} if federation else {}
     listed = [m.cluster_id for m in federation.spec.members] if federation else []

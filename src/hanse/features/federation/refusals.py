@@ -75,7 +75,7 @@ def is_refusal(outcome: WriteOutcome) -> bool:
 
 
 def _refused(snapshot: Snapshot) -> Iterator[WriteOutcome]:
-    """The outcomes of refused writes in members that this supervisor leads."""
+    """The outcomes of refused writes (`is_refusal`) in members that this supervisor leads."""
     for outcome in snapshot.facts(WriteOutcome):
         lead = snapshot.fact(Leadership, outcome.target.where)
         if lead is not None and lead.ours and is_refusal(outcome):

@@ -206,7 +206,8 @@ def _member_state(
     """The entry completed with reachability, leader, supervisor claim, message and token digest.
 
     While reachability is unknown, `before` with the entry's server, Secret and `leaving`, or None
-    without it; `since` changes only with reachability or leader.
+    without it; `since` changes only with reachability or leader. The claim stays as before while it
+    is not listed, the digest while the member is unreachable.
     """
     reachable = is_reachable(entry.cluster_id, snapshot)
     if reachable is None:

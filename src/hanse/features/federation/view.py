@@ -79,8 +79,8 @@ def _condition_remedy(
     """What ends a bad condition of a Federation; None where no command and no advice is known.
 
     MembersReachable has commands, one for each of `lost`, only in a fleet that `hanse up` runs.
-    Others: the joins in the message, whom to ask about refused writes, a patch of a wrong member
-    id, and joins for members with a bad Secret.
+    Others: the remedy of a missing leader, the joins in the message, whom to ask about refused
+    writes, a patch of a wrong member id, and joins for members with a bad Secret.
     """
     if bad.type == REACHABLE and snapshot.local:
         return remedy(*(f"hanse local heal {where} {one}" for one in lost))

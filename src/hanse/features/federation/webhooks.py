@@ -38,7 +38,7 @@ class ClusterClaimWebhook:
     )
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-        """Deny a second id, and a change or deletion of the id while a Federation exists.
+        """Deny a second, other id, and a change or deletion of the id while a Federation exists.
 
         A wrong id may be deleted while another claim has the right one. Until Federations are
         listed, changes of the id are denied with code 503; claims about other things are allowed.
@@ -65,7 +65,7 @@ class FederationWebhook:
     rules = (WebhookRule((GROUP,), (Federation.kind.plural,), ("CREATE", "UPDATE")),)
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-        """Deny a second Federation and invalid members; allow updates that keep the spec.
+        """Deny a second Federation, a wrong set or invalid members; allow updates of the same spec.
 
         A creation is denied with code 503 until the Federations are listed, and any object that
         cannot be decoded with 422. Unusable Secrets of members are only warnings.

@@ -98,7 +98,7 @@ def _missing_part(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
 def _start_agent_remedy(
     cluster: ClusterId, snapshot: MultiClusterSnapshot, *, has_run: bool
 ) -> Remedy:
-    """What starts an agent; in a fleet that `hanse up` runs `hanse local start`.
+    """What starts an agent; under `hanse up` `hanse local start`, after a stop unless it has run.
 
     Else a restart of its Deployment if that exists, or if it has run and Deployments were not read;
     else the command that installs it, which is only advice where Deployments were not read: it

@@ -77,8 +77,8 @@ def _faults(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Find
     """Findings that keep the agent from working at all, the most serious first.
 
     CredentialsRefused, CertificateUntrusted, AgentForbidden, AgentMissing by rejection,
-    ClusterUnreachable or BrokerLost stand alone; else those of the agent's Leases, and of its
-    record on a broker, follow each other.
+    ClusterUnreachable or BrokerLost stand alone; else those of the agent's Lease, of its record on
+    a broker, and of its silence there follow each other.
     """
     fault = snapshot.fault_of(cluster)
     own = snapshot.by_agent.get(cluster)

@@ -19,7 +19,8 @@ from hanse.model.summaries import first_of
 def link_findings(target: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
     """LinkCut for each other agent that does not reach a cluster, TokenRevoked if that refuses it.
 
-    Nothing if the cluster as a whole is ClusterUnreachable.
+    An agent that may not renew its Lease there is refused, too; an untrusted certificate is a
+    LinkCut. Nothing if the cluster as a whole is ClusterUnreachable.
     """
     fault = snapshot.fault_of(target)
     if fault is not None and fault.code == "ClusterUnreachable":
@@ -81,6 +82,7 @@ def link_remedy(
     """`hanse join` if credentials, rights or a certificate are refused, else mending the network.
 
     The latter names a `hanse join`, too, for a member of a Federation, as its address may be wrong.
+    Advice only where no join is known (`rejoin_command`).
     """
     again = rejoin_command(source, target, snapshot)
     if needs_join(state):

@@ -46,12 +46,12 @@ def member_findings(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Itera
 
 
 def mistaken_identity(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """MemberMismatch for each record of a cluster on a broker that has the uid of another cluster.
+    """MemberMismatch for each record of a cluster on a broker that has another cluster's uid.
 
     If another cluster renews that record's Lease, the remedy is that its agent gets an id of its
     own; else that the record gets the right uid, and the agent restarts. One finding alone if the
     agent's own Lease shows that it runs under another id. None while the cluster's uid is not
-    known.
+    known, nor for records that have left.
     """
     own = snapshot.by_agent.get(cluster)
     run = own.fact(AgentRun, cluster) if own is not None else None

@@ -97,8 +97,8 @@ class ClustersView:
     def keys_for(self, change: Change) -> Iterable[str]:
         """The cluster of a changed fact, or of an object of a kind that findings are derived from.
 
-        A ClusterMember also affects the cluster that it names; an export or import counts only when
-        it appears or disappears.
+        Facts are those of `_concerned_clusters`. A ClusterMember also affects the cluster that it
+        names; an export or import counts only when it appears or disappears.
         """
         match change:
             case FactChange():

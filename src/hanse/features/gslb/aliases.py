@@ -25,7 +25,7 @@ from hanse.model.snapshot import Index, Snapshot
 def rule_aliases(rule: AkoHostRule) -> list[str]:
     """The valid aliases of a HostRule, normalized.
 
-    None if its fqdnType is not Exact, or if its status is Rejected.
+    Empty if its fqdnType is not Exact, or if its status is Rejected.
     """
     host = rule.spec.virtualhost
     if host.fqdn_type != "Exact" or rule.status.status == "Rejected":

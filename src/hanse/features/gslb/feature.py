@@ -149,7 +149,7 @@ class Gslb:
         All stay unchanged if this cluster does not lead by the latest term, or another leader has
         the host; but a DNSEndpoint of a follower goes once the leader has published the host. A
         host without members is withdrawn; one whose policy or rule is invalid only gets its
-        readiness refreshed.
+        readiness refreshed. Else it also asks for the addresses of load balancers' names.
         """
         state = traffic_state(snapshot)
         if not isinstance(state, Leading) or _belongs_to_another_leader(host, state, snapshot):
@@ -173,11 +173,11 @@ class Gslb:
     def _desired_everywhere(
         self, service: GlobalService, state: Leading, snapshot: Snapshot
     ) -> Iterator[Desired]:
-        """The service here, its DNSEndpoint and Avi objects, and its copies in sites.
+        """The service here, its DNSEndpoint and Avi objects by the providers, and copies in sites.
 
-        Copies wait for the DNSEndpoint, if there is to be one. Sites that do not follow, or have a
-        later leader's copy, keep theirs; a DNSEndpoint without its provider stays, unless
-        withdrawn.
+        Copies wait for the DNSEndpoint, if there is to be one. Sites that neither follow nor have
+        a copy of our set, or have a later leader's copy, keep theirs; a DNSEndpoint without its
+        provider stays, unless withdrawn.
         """
         host = service.metadata.name
         yield Desired(service, snapshot.local, ownership=Shared())

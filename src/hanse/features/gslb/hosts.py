@@ -83,12 +83,12 @@ HostDecision: TypeAlias = ServedHost | Unchanged | NoMembers
 def decide_host(
     host: str, leading: Leading, snapshot: Snapshot, options: GslbOptions
 ) -> HostDecision:
-    """The service of a host by policy, rule and the objects of all matched clusters.
+    """The service of a host by policy, rule and the objects of its owners in matched clusters.
 
-    Unchanged if the policy is invalid, or the rule of a host that has a service; without a policy,
-    if a follower still has one. An invalid rule of a new host is ignored. NoMembers if no cluster
-    has a member; an unobserved one keeps its members and aliases, by a follower's copy where this
-    cluster has lost the service.
+    Claims of other namespaces are in `refused`. Unchanged if the policy is invalid, or the rule of
+    a host that has a service; without a policy, if a follower still has one. An invalid rule of a
+    new host is ignored. NoMembers without any member, or any policy; an unobserved cluster keeps
+    its members and aliases, by a follower's copy where this cluster has lost the service.
     """
     named_monitors = options.probes
     policy = read_deployment_policy(snapshot, named_monitors=named_monitors)
@@ -275,7 +275,7 @@ def _cluster_backends(
     leading: Leading,
     snapshot: Snapshot,
 ) -> ClusterBackends:
-    """The backends of a matched cluster in namespaces that own the host; None if unobserved."""
+    """The merged backends of a matched cluster in `owners`; its `backends` None if unobserved."""
     if claims is None:
         return ClusterBackends(match, None)
     where = cluster_of_context(match.cluster, leading, snapshot)

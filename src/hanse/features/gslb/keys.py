@@ -190,10 +190,13 @@ def _keys_for_object(
     """The keys that a changed object other than an AMKOCluster affects, by its kind.
 
     All for ConfigMaps, CRDs, the GSLB namespace here, and a GSLBConfig or policy that changes here
-    beyond its status, or goes in a site. Sources: their hosts, and POLICY_KEY if suspect. A
-    GlobalService: its host, and POLICY_KEY if what is wrong with it differs. Leases: FEDERATION_KEY
-    if the term differs, and those of Leases if one is gone. Secrets: tokens and POLICY_KEY. Objects
-    of AMKO outside of the GSLB namespace: only their own status.
+    beyond its status, or goes in a site; else FEDERATION_KEY and POLICY_KEY for these.
+    GSLBHostRules: FEDERATION_KEY, and of those here rule and host. HostRules: POLICY_KEY and their
+    hosts. Sources: their hosts, and POLICY_KEY if suspect. A GlobalService: its host, and here
+    POLICY_KEY if what is wrong with it differs; if it comes or goes, also hosts by its name, and
+    here Leases. Leases: FEDERATION_KEY if the term differs, and those of Leases if one is gone.
+    Secrets: tokens and POLICY_KEY. Objects of AMKO outside of the GSLB namespace: only their own
+    status.
     """
     where, obj = change.where, change.object
     match obj:
@@ -257,8 +260,8 @@ def _keys_for_source(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
     """The keys of the hosts that a changed source, Namespace, Gateway or EndpointSlice affects.
 
     Hosts of the object or of the sources that depend on it, before and after the change, and those
-    that list these sources in members now. POLICY_KEY, too, for a Namespace, or if the object is
-    suspect.
+    that list these sources in members now; of a Gateway also those of its listeners. POLICY_KEY,
+    too, if the object is suspect, and for a Namespace, with all contested hosts.
     """
     where, obj = change.where, change.object
     affected: Iterable[Object | None] = (change.before, change.after)

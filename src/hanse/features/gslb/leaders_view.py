@@ -77,7 +77,7 @@ LEADER = Ref("AMKOCluster", "leader")
 def _incomplete(
     where: ClusterId, own: AMKOCluster, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """GslbIncomplete: a leader has one of the two objects that make hosts, and not the other.
+    """GslbIncomplete: a leader has a GSLBConfig and no policy in the GSLB namespace, or vice versa.
 
     Nothing until both kinds are listed there.
     """

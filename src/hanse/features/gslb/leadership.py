@@ -113,8 +113,8 @@ def leader_state(snapshot: Snapshot) -> LeaderState:
     """Evaluate the stages of AMKO federation by the snapshot, up to the first that fails.
 
     Undecided while CRDs are not listed here or a follower is connecting for the first time.
-    NotLeading has the conditions to report: of several AMKOClusters, of an invalid one, of a lost
-    namespace or CRD, or of a follower; none without an AMKOCluster.
+    NotLeading has the conditions to report: of several AMKOClusters, of one that is invalid or has
+    no isLeader, of a lost namespace or CRD, or of a follower; none without an AMKOCluster.
     """
     local = local_amko_cluster(snapshot)
     if local is None:
@@ -141,9 +141,10 @@ def leader_state(snapshot: Snapshot) -> LeaderState:
 def traffic_state(snapshot: Snapshot) -> Leading | NotLeading | Undecided:
     """Whether this cluster writes global services: with isLeader, and an epoch that is the latest.
 
-    Undecided as in `leader_state`; AMKO's versions and conflicts do not matter here. Followers are
-    all reached clusters of the federation set that serve the kind; of two leaders with the same
-    epoch the first by context leads.
+    Undecided as in `leader_state`; NotLeading, too, with a lost namespace or CRD, or a wrong
+    context. AMKO's versions and conflicts do not matter here. Followers are all reached clusters of
+    the federation set that serve the kind; of two leaders with the same epoch the first by context
+    leads.
     """
     local = local_amko_cluster(snapshot)
     if local is None or not local.spec.is_leader or not local.spec.cluster_context:

@@ -19,7 +19,7 @@ _NEAR = ("GSLB_ALGORITHM_GEO", "GSLB_ALGORITHM_TOPOLOGY")
 def policy_notes(
     policy: GlobalDeploymentPolicySpec, leading: Leading, options: GslbOptions, snapshot: Snapshot
 ) -> Iterator[str]:
-    """Notes about matched sites that are not reached, and about fields without effect here."""
+    """Notes about matched sites that are not reached, fields without effect, no geoFallback."""
     for match in policy.match_clusters:
         if match.cluster != leading.context:
             yield from _cluster_notes(match.cluster, snapshot)
@@ -31,7 +31,7 @@ def policy_notes(
 
 
 def rule_notes(rule: GSLBHostRuleSpec, options: GslbOptions) -> Iterator[str]:
-    """What of a valid host rule is not used, and if its host is outside of the zones."""
+    """What of a valid host rule is not used, no geoFallback, and if its host is in no zone."""
     yield from _algorithm_notes(rule.pool_algorithm_settings)
     persistence = rule.site_persistence
     if persistence is not None and persistence.enabled and "avi" not in options.providers:

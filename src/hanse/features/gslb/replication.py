@@ -84,7 +84,8 @@ class _KindPlan(Struct, frozen=True):
 def plan_federation(snapshot: Snapshot) -> Plan:
     """Copy the leader's configuration to its followers, and patch conditions of AMKOClusters here.
 
-    Who does not lead, or not yet, keeps all copies; a new leader first writes its epoch.
+    Their AMKOClusters are annotated with its term. Who does not lead, or not yet, keeps all copies;
+    a new leader first writes its epoch.
     """
     state = leader_state(snapshot)
     misplaced = tuple(
@@ -168,7 +169,8 @@ def build_copy(obj: Object, term: str, parents: str) -> Object:
 def _plan_leading(state: Leading, snapshot: Snapshot) -> Plan:
     """The leader's copies, removals, questions, conditions; sites that do not follow keep theirs.
 
-    All is kept if no configured follower is valid. With questions it is planned again later.
+    Followers' AMKOClusters are annotated with its term. If no configured follower is valid, all is
+    kept and none annotated. With questions it is planned again later.
     """
     if not state.federates:
         return Plan(

@@ -296,7 +296,10 @@ def _full_rrsets(addresses: Iterable[str], ttl: int) -> tuple[RRset, ...]:
 
 
 def global_service(name: str, snapshot: Snapshot) -> GlobalService | None:
-    """The GlobalService of a host name, or else that has it as an alias; None if there is none."""
+    """The GlobalService here of a host name, or else the first with it as an alias; else None.
+
+    The name may have any case and a final dot. The service may be withdrawn.
+    """
     host = name.lower().removesuffix(".")
     found = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
     services = snapshot.all(snapshot.local, GlobalService) if found is None else ()

@@ -25,8 +25,8 @@ class AddressedPod(Pod, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Drop all but identity, network labels and annotations, gates, phase and addresses.
 
-        hostNetwork is kept, too; without `podIPs` these are the one of `podIP`. Annotations are
-        dropped once the pod has addresses.
+        deletionTimestamp and hostNetwork are kept, too; without `podIPs` the address is that of
+        `podIP`. Annotations are dropped once the pod has addresses.
         """
         meta, spec, status = self.metadata, self.spec, self.status
         addresses = status.pod_ips or ((PodIP(ip=status.pod_ip),) if status.pod_ip else ())

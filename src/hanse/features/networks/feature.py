@@ -158,9 +158,10 @@ class Networks:
         return plan_port(pod, network, provider, snapshot)
 
     def _service_plan(self, key: Key, snapshot: Snapshot) -> Plan:
-        """The provider's objects for a Service; with ipam External the request to confirm it.
+        """The provider's objects for a Service, or only a request to the provider to confirm it.
 
-        Empty without the Service or its network, or if neither applies.
+        The latter with ipam External and a URL for its provider. Empty without the Service or its
+        network, or if neither applies.
         """
         service = snapshot.get(snapshot.local, Service, key.name, key.namespace)
         network = member_network(service, snapshot) if service is not None else None
@@ -388,8 +389,8 @@ class Networks:
         """The keys whose status reports the outcome of a write of this kind.
 
         A Network's: its tenant; a Namespace's: all tenants; a ServiceCIDR's: all networks; a
-        Service's, EndpointSlice's or Deployment's: all networks of the namespace's tenant; else
-        none.
+        Service's, EndpointSlice's or Deployment's: all networks of the namespace's tenant and what
+        depends on them; else none.
         """
         if kind == Network.kind:
             yield Key("tenant", parse_network_name(name).tenant)

@@ -142,7 +142,8 @@ def _is_cidr_within(text: str, cidr: str) -> bool:
 def parse_cni_args(text: str) -> dict[str, str]:
     """Parse `key=value` pairs separated by semicolons; the last value of a key counts.
 
-    Raises ValueError for a key that is not of ASCII letters and digits, or a value with `=`.
+    Raises ValueError for a part without `=`, even an empty one, a key that is not of ASCII letters
+    and digits, or a value with `=`. An empty text has no pairs.
     """
     pairs: dict[str, str] = {}
     for part in text.split(";") if text else ():

@@ -87,8 +87,8 @@ def plan_network(
     """The objects, status and questions of a network that lives; first only its finalizer is added.
 
     Its phase is Failed if it has faults, though its objects are desired then, too. Else it is the
-    provider's, unless that is ready or has named ranges and DNS address; then it follows from what
-    is observed. Isolation in its tenant's namespaces is planned elsewhere.
+    provider's, unless that is ready or (without condition Provisioned) has named ranges and DNS
+    address; then it is what is observed. Requeued while it asks. Isolation is planned elsewhere.
     """
     if FINALIZER not in network.metadata.finalizers:
         return _add_finalizer(network, snapshot)

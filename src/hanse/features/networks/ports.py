@@ -48,9 +48,9 @@ def plan_port(
     """Plan the port of a pod; once it is ready, annotate the pod and remove its scheduling gate.
 
     Some providers need only the annotations, which tell the CNI plugin the port, and no object. If
-    no address is free or the interface is invalid, an annotation and a Warning Event say why. The
-    plan is empty, which deletes the port, if the pod or network is None, the pod has ended or has
-    hostNetwork, or the provider creates no ports.
+    no address is free or the interface is invalid, an annotation and a Warning Event say why, and
+    it is requeued. The plan is empty, which deletes the port, if the pod or network is None, the
+    pod has ended or has hostNetwork, or the provider creates no ports.
     """
     if pod is None or network is None or pod.status.phase in _FINAL_PHASES or pod.spec.host_network:
         return Plan()

@@ -192,7 +192,7 @@ def reachability_matrix(
 ) -> ReachabilityMatrix:
     """The matrix over existing pods, and hypothetical pods in each namespace of a tenant.
 
-    By pair of names whether none, some or all of their pods and sampled ports are reached. Names
+    By (source, target) whether none, some or all of their pods and sampled ports are reached. Names
     are sorted, `outside` last. Pods with equal namespace and labels are evaluated once.
     """
     pods = list(pods)
@@ -252,11 +252,11 @@ def sample_ports(policies: Sequence[NetworkPolicy], pods: Iterable[Pod]) -> list
 def endpoint_groups(
     namespaces: Iterable[Namespace], pods: Iterable[Pod], networks: Iterable[NetworkName]
 ) -> dict[str, list[TrafficEndpoint]]:
-    """The endpoints of each network, one for all pods with equal namespace and labels.
+    """The endpoints of each network by name, one for all pods with equal namespace and labels.
 
-    Each namespace of a network's tenant has a hypothetical pod, too, and for the default network
-    one without labels. Pods with hostNetwork and DNS pods are left out; pods without tenant and one
-    external address are `outside`.
+    Each namespace of the tenant of one of `networks` has a hypothetical pod, too, and for default
+    one without labels; pods add their own network. Those with hostNetwork and DNS pods are left
+    out; pods without tenant and one external address are `outside`.
     """
     spaces = {n.metadata.name: n for n in namespaces}
     found: dict[str, dict[object, TrafficEndpoint]] = {OUTSIDE: {"world": _EXTERNAL}}

@@ -44,8 +44,8 @@ def tenant_manifests(
 ) -> Iterator[Manifest]:
     """Manifests of the common roles, a tenant, its namespaces, and its administrators' rights.
 
-    `default` is always one of the namespaces, which are only created if missing. Administrators are
-    `admin` in each, and may write Networks (admission: those of their tenant only). Without
+    `namespaces` are short names, and `default`; they are only created if missing. Administrators
+    are `admin` in each, and may write Networks (admission: those of their tenant only). Without
     `admins` there are no such roles and bindings. The namespace of the networks' DNS is only made
     if it is named.
     """

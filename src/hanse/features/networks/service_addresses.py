@@ -62,9 +62,9 @@ class ServiceAddresses:
     ) -> Wire:
         """The spec fields with an address by the network's IPAM mode; empty if none is to be set.
 
-        That is if the Service has no cluster IP or, but with ipam External, requests one itself. On
-        a dry run they have no address. Raises `RequestDenied` if none is free, or the requested one
-        is not allowed, and `ReadRequired` if an answer is needed first.
+        That is for headless and ExternalName Services and, but with ipam External, if one is
+        requested. On a dry run they have no address. Raises `RequestDenied` if none is free, or the
+        requested one is not allowed, and `ReadRequired` if an answer is needed first.
         """
         spec: Wire = review.object.get("spec") or {}
         if is_addressless(spec):
@@ -81,8 +81,9 @@ class ServiceAddresses:
     def allocate_for_cluster(self, review: AdmissionRequest, snapshot: Snapshot) -> Wire:
         """The spec fields with an address of the cluster's own range; empty if none is to be set.
 
-        On a dry run they have no address. Raises `RequestDenied` if none is free, or the requested
-        one is in a network's range.
+        That is for headless and ExternalName Services, if one is requested, or if the API server
+        allocates. On a dry run they have no address. Raises `RequestDenied` if none is free, or the
+        requested one is in a network's range.
         """
         spec: Wire = review.object.get("spec") or {}
         fields = {} if is_addressless(spec) else self._from_cluster(review, spec, snapshot)
@@ -165,8 +166,8 @@ class ServiceAddresses:
     ) -> Wire:
         """Reserve an address of each requested IP version (not on a dry run), as spec fields.
 
-        Without an assigned slot the first one is used. Raises `RequestDenied` (507) if none is
-        free.
+        Without an assigned slot it is one of the whole pool. Raises `RequestDenied` (507) if none
+        is free.
         """
         slot = snapshot.fact(AssignedSlot, snapshot.local)
 

@@ -132,8 +132,8 @@ def concerned_names(change: Change, snapshot: Snapshot) -> ConcernedNames:
 
     Of a pod, Service or slice its keys, and a pod's addresses; of a Network, peering, Tenant, or
     namespace all names of their networks and possible peers, and for Networks and namespaces the
-    addresses of pods. None for an update that leaves a namespace's tenant as it is, for facts, and
-    for objects of other clusters and kinds.
+    addresses of pods. None for an update that changes neither a namespace's tenant nor whether it
+    is terminating, for facts, and for objects of other clusters and kinds.
     """
     if not isinstance(change, ObjectChange) or change.where != snapshot.local:
         return ConcernedNames()

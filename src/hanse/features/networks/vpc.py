@@ -145,8 +145,9 @@ def _find_free_address(
 ) -> str | None:
     """An address of a subnet without a NetworkPort; None if none is among MAX_PROBES tried ones.
 
-    The search starts at a hash of the pod's uid, and leaves out the first two addresses and the
-    IPv4 broadcast one. None, too, if the subnet's CIDR is invalid. Nothing is reserved.
+    If `nic` names a part of the subnet, one of that. The search starts at a hash of the pod's uid,
+    and leaves out the subnet's first two addresses and the IPv4 broadcast one. None, too, if its
+    CIDR is invalid. Nothing is reserved.
     """
     range_, part = parse_range(subnet.cidr), requested_range(subnet, nic)
     if range_ is None or part is None:

@@ -159,8 +159,9 @@ def _decide_copy(
 ) -> MemberDecision:
     """The decision to create or patch the copy to the winning version, or keep it if it has that.
 
-    Without writes, Blocked by a plain policy of that name, or if the member lacks the kind or the
-    namespace. Else Pending, or Blocked while the last write is refused, which is tried again.
+    Kept, it is Applied, with a patch of annotations alone. Without writes, Blocked by a plain
+    policy of that name, or if the member lacks the kind or the namespace. Else Pending, or Blocked
+    while the last write is refused, which is tried again.
     """
     policy, here = view.policy, draft.here
     if policy is not None and not is_federated(policy):

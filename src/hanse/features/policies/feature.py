@@ -145,7 +145,7 @@ class Policies:
         """The plan for a policy in a member we lead: its record, and writes to the policy.
 
         The record stays as it is if the member is not fully synced, the record has a newer schema,
-        or the policy is being deleted.
+        or the policy is being deleted; with a requeue, too, while it is not known what happened.
         """
         unchanged = _MemberPlan(_unchanged_record(key, member, snapshot))
         if not is_fully_synced(member, KINDS[key.topic], snapshot):

@@ -42,7 +42,7 @@ RECHECK_INTERVAL = timedelta(seconds=10)
 
 
 def plan_page(member: ClusterId, options: PolicyOptions, snapshot: Snapshot) -> Plan:
-    """The plan of a led member's ledger page: its stay, others' stays, and collected tombstones.
+    """The plan of a led member's ledger page: its stay, others' stays, last collected tombstones.
 
     The stored page stays as it is until the member is fully synced and, if it joins, its ledger is
     complete, which is checked every RECHECK_INTERVAL. Requeued when the next tombstone can be

@@ -77,7 +77,7 @@ class Publishing:
         self.watches: tuple[Watch, ...] = tuple(watches)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """The keys that the zone sources name for a change, each prefixed with its source's name.
+        """The keys that the zone sources name for a change, with topics `SOURCE.TOPIC`.
 
         For a DNSEndpoint only the keys of our DNSEndpoints that share a name with it, and none of
         the sources; none for a PublishedName.

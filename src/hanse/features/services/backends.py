@@ -146,8 +146,8 @@ def _backends_in(
 ) -> ClusterBackends:
     """The backends of one cluster from its slices.
 
-    No addresses, with a reason, if its Lease has expired; slices with the annotation `AGENT` come
-    from another agent, which has no Lease, and are used anyway.
+    No addresses, with a reason, if none is ready or its Lease has expired; slices with the
+    annotation `AGENT` come from another agent, which has no Lease, and are used anyway.
     """
     if len(slices) > 1:
         slices = sorted(slices, key=lambda s: s.metadata.name)

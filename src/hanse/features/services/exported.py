@@ -114,7 +114,7 @@ def joined_service(
 
     Type and ports are those of an import of ours, else of any, exporters' first, or empty;
     exporters are those that imports name, importers the clusters with an import; problems are the
-    bad conditions of exports.
+    bad conditions of exports, and exports without any condition.
     """
     imports = {c.cluster: i for c in clusters for i in c.imports}
     exports = {c.cluster: e for c in clusters for e in c.exports}

@@ -87,12 +87,12 @@ def endpoint_findings(
     unknown: Sequence[ClusterId] = (),
     refused: Mapping[ClusterId, Ref] = MappingProxyType({}),
 ) -> Iterator[Finding]:
-    """NoEndpoints if no exporter has a ready endpoint, else EndpointsLost for those without any.
+    """NoEndpoints if no exporter has a ready endpoint, else EndpointsLost for some exporters.
 
     `counts` has the endpoints of each exporter; while some are `unknown` it is never NoEndpoints.
-    One EndpointsLost each for unreachable or silent clusters, those whose addresses are `refused`,
-    and, as a note, others. Nothing if all exporters are well and have ready endpoints, or there are
-    none.
+    One EndpointsLost each for unreachable or silent clusters, whatever they have, those without
+    whose addresses are `refused`, and, as a note, others without. Nothing if all exporters are well
+    and have ready endpoints, or there are none.
     """
     ready = {cluster: one.ready for cluster, one in counts.items()}
     lost = [cluster for cluster in ready if snapshot.fault_of(cluster) is not None]

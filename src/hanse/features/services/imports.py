@@ -173,8 +173,8 @@ def _read_published(
     """All that the broker has of a service: the slices to import, their records, and whom to keep.
 
     `current` is the import as we wrote it last, None if it is not ours. Kept are clusters whose
-    state or schema is not known, silent those that have not left and do not count now; the
-    questions are live reads that confirm clusters that returned.
+    state or schema is not known, or which are still to publish what is imported; silent those that
+    have not left and do not count now; the questions confirm clusters that returned, live.
     """
     older = lighthouse_slices(key, snapshot, broker, broker_namespace)
     imported = imported_slices(key, snapshot)

@@ -219,8 +219,8 @@ def unconfirmed_clusters(
     """Clusters whose Lease is ready, with a slice that no live read has confirmed since that began.
 
     Only clusters that are neither local nor in `standing`; the questions are live reads of all
-    their slices. Until confirmed, slices may be old ones of an agent of Hanse that Lighthouse had
-    replaced.
+    slices of ready ones, confirmed or not. Until confirmed, slices may be old ones of an agent of
+    Hanse that Lighthouse had replaced.
     """
     clusters: set[ClusterId] = set()
     questions: list[Question] = []

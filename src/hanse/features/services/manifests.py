@@ -160,7 +160,7 @@ def member(
     *,
     new: bool,
 ) -> tuple[Manifest, ...]:
-    """The objects of one member on the broker: its account, its rights, its record and its Lease.
+    """The objects of one member on the broker: account and its namespace, rights, record, Lease.
 
     With `new` the Lease has no holder and a long duration, so that a member that has just joined
     does not count as dead before its agent first renews it; else the Lease's spec is left to the

@@ -265,7 +265,8 @@ class ImportCounts:
     def _collect_imports(self) -> None:
         """Fill `known` with imports of ours in the listed members, each with the first that has it.
 
-        Count in `_only_there`, by member, those that no other listed member has.
+        Aggregates on a broker are none. Count in `_only_there`, by member, those that no other
+        listed member has.
         """
         several: set[_Key] = set()
         for where in self._listed:
@@ -315,8 +316,9 @@ class ImportCounts:
 def _without_published_names(snapshot: MultiClusterSnapshot) -> Iterator[ClusterId]:
     """The members whose agents surely publish no names, by their records on a broker.
 
-    A record is of the agent that runs now if that has renewed its Lease on the broker since it
-    began: it writes its record before. Both times are by the clock of the agent.
+    Such a record is Ready and lists features, but not the publishing of names. It is of the agent
+    that runs now, else it does not count: that has renewed its Lease on the broker since it
+    acquired its Lease in the member. Both times are by the clock of the agent.
     """
     for broker in snapshot.clusters_with_role(Role.BROKER):
         beats = {(one.namespace, one.name): one.renewed for one in snapshot.all(broker, Lease)}

@@ -62,7 +62,7 @@ def build_published_slices(
 
     They have the pods' addresses with `as_pods`, else the Service's; no endpoints if `refused`. The
     oldest of the `published` slices with a record stays its carrier, without endpoints if it is not
-    built any more, as its age is that of the export.
+    built any more, as its age is that of the export. The times that `published` slices state stay.
     """
     if as_pods:
         slices = list(_pod_slices(record, () if refused else backends.pods, broker_namespace))

@@ -133,10 +133,10 @@ def is_exportable(key: Key, service: Service | None) -> bool:
 
 
 def invalid_conditions(key: Key, service: Service | None) -> tuple[Condition, ...]:
-    """Conditions Valid and Ready of an export that cannot be published; empty where it can.
+    """Conditions Valid and Ready, both False, of an export that cannot be published; else empty.
 
-    It cannot without a Service, or if that is being deleted, of type ExternalName, or the API
-    server's.
+    It cannot without a Service, or while that is being deleted (Ready's reason is Pending), nor if
+    it is of type ExternalName or the API server's (Failed).
     """
     if (key.namespace, key.name) == API_SERVER:
         return _invalid_type(NEVER_EXPORTED)

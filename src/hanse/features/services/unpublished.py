@@ -32,9 +32,10 @@ def is_unpublished(
 
 
 def may_stand_alone(key: Key, snapshot: Snapshot, records: Iterable[ExportRecord]) -> bool:
-    """Whether this cluster's export did not fail, and none of the records is for this cluster.
+    """Whether this cluster's export did not fail, and it is to import none of the records.
 
-    It failed if its condition Ready has the reason Failed. False without an export.
+    The export failed if its condition Ready has the reason Failed. False without an export. To be
+    imported are records for all clusters, those for this one, and this cluster's own.
     """
     here = snapshot.local
     export = snapshot.get(here, ServiceExport, key.name, key.namespace)

@@ -90,7 +90,10 @@ class ServicesView:
     )
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
-        """`namespace/name` of every ServiceExport and ServiceImport of the members."""
+        """`namespace/name` of every ServiceExport and ServiceImport of the members.
+
+        Aggregates on a broker are left out.
+        """
         return {
             key
             for where in snapshot.members
@@ -102,7 +105,7 @@ class ServicesView:
     def keys_for(self, change: Change) -> Iterable[str]:
         """`namespace/name` of the services of an object before and after its change.
 
-        None for facts.
+        None for facts, aggregates on a broker and other kinds.
         """
         if isinstance(change, FactChange):
             return ()
@@ -159,8 +162,7 @@ def _findings(
     unread: ClusterId,
     snapshot: MultiClusterSnapshot,
 ) -> Iterator[Finding]:
-    """What is wrong with a service: its endpoints, its exports, and imports in the way.
-
+    """What is wrong with a service: what could not be read, endpoints, exports, imports in the way.
     `unread` is a cluster whose imports could not be read, if nothing else says who exports it.
     """
     counts = {one.cluster: one for one in exporters if not one.unknown}
@@ -198,9 +200,9 @@ def _service_keys(obj: Object) -> tuple[str, ...]:
 
 
 def _cluster_services(key: str, snapshot: MultiClusterSnapshot) -> list[ClusterServices]:
-    """The export, import and slices of a service for each cluster that has one, in member order.
+    """The export, import and slices of a service, by cluster in member order.
 
-    Slices only of clusters that `_best_slices` chooses.
+    Of each cluster with an export or import; slices only of those that `_best_slices` chooses.
     """
     namespace, _, name = key.partition("/")
     exports = dict(snapshot.in_members(ServiceExport, name, namespace))
@@ -244,9 +246,9 @@ def _exporters(
 ) -> tuple[ServiceExporter, ...]:
     """Each exporting cluster with its endpoint counts, weight and priority, sorted by name.
 
-    A lost cluster (unreachable or silent) has no ready endpoints. A cluster whose slices are only
-    on the broker is left out, unless it is lost: the others do not import it any longer. One whose
-    slices could not be read is `unknown`.
+    None is ready in a lost cluster (unreachable or silent), nor without imported slices: then `all`
+    is the brokers' count. One that only has slices on a broker is left out, unless it is lost. One
+    that is not lost, and whose slices could not be read, is `unknown`.
     """
     shares = _annotated_shares(clusters)
     uncounted = any(one not in service.endpoints for one in service.exporters)

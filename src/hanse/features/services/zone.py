@@ -91,8 +91,9 @@ class ServiceZone:
                 yield _service_key(namespace, found.metadata.name)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """Keys of services that a change affects: of a local import or slice, all for a ClusterSet.
+        """Keys of services that a change affects: of a local import or slice.
 
+        All keys, that of the schema version too, for a ClusterSet.
         For a Lease's liveness or a ClusterMember those of which slices of its cluster are imported
         here; none for other changes.
         """
@@ -386,7 +387,7 @@ def _list_named_ports(ports: Sequence[Port], backends: Sequence[ClusterBackends]
 def _port_number(port: Port, served: Sequence[EndpointPort]) -> int | None:
     """The number that a pod serves for a port of this name and protocol; else the port's own.
 
-    None if that has no number.
+    None if the port that the pod serves has no number, even if the other has one.
     """
     for own in served:
         if own.name == port.name and own.protocol == port.protocol:

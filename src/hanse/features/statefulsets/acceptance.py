@@ -110,7 +110,8 @@ def _judge(received: ReceivedSet, carried: frozenset[str], snapshot: Snapshot) -
 def set_origin(obj: Object) -> ClusterId:
     """Who submitted a set: BROKER_ORIGIN, or the host cluster that copied it to the broker.
 
-    By owner label and key; empty if the owner key is not that of such a copy.
+    BROKER_ORIGIN only without both owner label and owner key; empty if the owner key is missing or
+    not that of such a copy.
     """
     meta = obj.metadata
     if OWNER not in meta.labels and OWNER_KEY not in meta.annotations:

@@ -166,7 +166,7 @@ def _copies_for_broker(
     """The set's copy, and before it that of its headless Service.
 
     The Service only if users made it here, and this set is the first by name of those hosted here
-    that it governs.
+    that it governs; a copy that another of these wrote is taken over.
     """
     meta = hosted.metadata
     sources = frozenset({snapshot.local})

@@ -85,9 +85,10 @@ class CarriedConfig(Struct, frozen=True):
 def carried_config(
     template: Wire, namespace: str, snapshot: Snapshot, broker: ClusterId
 ) -> CarriedConfig:
-    """The names of a template's ConfigMaps at the broker, those still missing here, those blocked.
+    """The names of a template's ConfigMaps at the broker: all, those yet to be copied, and blocked.
 
-    Blocked is one whose copy this cluster's API server has finally refused.
+    Blocked is one that is not ours here, and whose copy the API server here has finally refused.
+    ConfigMaps that the broker lacks are left out.
     """
     names = frozenset(
         name

@@ -48,7 +48,7 @@ def plan_missing_set(
 
     It was deleted if this cluster's report there is live or names the StatefulSet's uid. A restored
     StatefulSet of a deleted set is deleted again, but runs on if its claims would go with it, and
-    is released if its set was orphaned. If nothing runs, the report becomes a tombstone.
+    is released if its set was orphaned. Once nothing is left here, the report becomes a tombstone.
     """
     stateful_set = _running_stateful_set(key, snapshot)
     report = read_report(key, snapshot, broker, broker_namespace)

@@ -235,8 +235,8 @@ def next_step(part: PartState, others: OtherReplicas, rules: Rules, held: Permit
     """What the StatefulSet becomes next: shrink, roll out, or allow an eviction, as permits cover.
 
     Where they do not, the step asks for permits, or says what it waits for; unused ones are
-    returned. Before the StatefulSet is observed, and while an eviction may still come, it is
-    `unchanged_step`.
+    returned. Before the StatefulSet is observed, and while an eviction could come on top of a
+    removal or replacement that is due, it is `unchanged_step`.
     """
     if not part.is_observed:  # nothing is known of its replicas
         return unchanged_step(part, held)
@@ -325,7 +325,8 @@ def _evict(part: PartState, others: OtherReplicas, rules: Rules, held: int) -> S
     """The step if nothing is to be removed or replaced: the whole share, with the newest template.
 
     While a node with replicas is drained, it asks for a permit if the users' budget has room, and
-    with one it opens the budget here for an eviction. Roll-outs of other clusters come first.
+    with one it opens the budget here for an eviction. Roll-outs of other clusters come first. While
+    an eviction may still come, permits are kept.
     """
     kept = _permits_in_use(part, held)
     waits = _REPLACING if kept and not part.draining else ""
@@ -358,8 +359,8 @@ def _roll(part: PartState, target: int, others: OtherReplicas, rules: Rules, hel
     """The step of a roll-out: newest template and partition `target`, if `held` permits allow it.
 
     `target` is the highest outdated ordinal. Without a permit it asks for as many as there is room
-    for; without room, or while replicas are being replaced, it waits, with template and partition
-    as is.
+    for; without room, or while replicas are being replaced or the status does not count them yet,
+    it waits. Until it is allowed, template and partition stay as they are.
     """
     unchanged = Step(part.share, part.current_partition, permits=_permits_in_use(part, held))
     if part.in_flight >= max(held, 1) and (part.going or not part.is_known_down(target)):
@@ -379,9 +380,10 @@ def _roll(part: PartState, target: int, others: OtherReplicas, rules: Rules, hel
 def _room(part: PartState, target: int, others: OtherReplicas, rules: Rules) -> tuple[int, str]:
     """How many replicas may be down here now, and if 0, the message what it waits for.
 
-    At most the free permits, and what the StatefulSet replaces at once. 0 while clusters are away,
-    unless the set disrupts then. A target known not to be ready needs a free permit only, and no
-    room in the budget.
+    At most the free permits, what the budget leaves beside replicas that are down, and what the
+    StatefulSet replaces at once. 0 while clusters are away, unless the set disrupts then, while a
+    returned permit is not reported, or enough clusters come before. A target known not to be ready
+    needs a free permit only: 1, though others come before, and without room in the budget.
     """
     if others.away and not rules.disrupts_while_away:
         return 0, AWAITS_CLUSTERS

@@ -299,7 +299,10 @@ class StatefulSets:
                 return
 
     def _keys_for_object_name(self, name: str, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
-        """Local keys of the sets whose Service, StatefulSet or replica here may have that name."""
+        """Local keys of the sets whose Service, StatefulSet or replica here may have that name.
+
+        Only of sets with shares at the broker.
+        """
         broker = broker_cluster(snapshot)
         for record in snapshot.in_namespace(broker, StatefulSetShares, namespace) if broker else ():
             own = cluster_set_name(record.metadata.name, snapshot.local)
@@ -313,8 +316,9 @@ class StatefulSets:
     def _keys_of_all_sets(self, snapshot: Snapshot) -> Iterator[Key]:
         """Every key of all sets, but none of ConfigMaps; keys may repeat.
 
-        The mirror key of each set that this cluster hosts, shares, local and status of each set or
-        record at the broker, and the local key of each set that an object here has as label.
+        The mirror key of each set that this cluster hosts or has shares of, shares, local and
+        status of each set or record at the broker, and the local key of each set that a StatefulSet
+        or Service here has as label.
         """
         hosted_kinds: tuple[type[Object], ...] = (FederatedStatefulSet, StatefulSetShares)
         for kind in hosted_kinds:  # also shares of a set that was orphaned here

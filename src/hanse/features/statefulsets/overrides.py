@@ -83,7 +83,7 @@ def _with_class(claim: Wire, storage_class: str) -> Wire:
 def _pod_template(template: Wire, override: Override) -> Wire:
     """A copy of the pod template with the override merged into nodeSelector and containers.
 
-    Tolerations are added.
+    Init containers are among these. Tolerations are added.
     """
     pod: Wire = dict(template.get("spec") or {})
     if override.node_selector:

@@ -82,7 +82,8 @@ def build_report(
     """The report of this cluster's part: share, replicas, problems, and uids of its StatefulSets.
 
     The share is the one that this cluster runs or is about to, not what the StatefulSet says. Pods
-    that are starting are not counted, and not ready; `before` is the previous report.
+    that are starting are not counted, and not ready, unless they are ready and `before`, the
+    previous report, has them as ready.
     """
     owned, applied = progress.stateful_set, progress.applied
     pods = dict(list_pods(owned, snapshot)) if owned is not None else {}

@@ -100,8 +100,9 @@ class FleetPart(Struct, frozen=True):
     def next_to_replace(self, here: ClusterId) -> ClusterId | None:
         """The next cluster of the roll-out without a permit, if its report says that it waits.
 
-        None if there is none, or if its report does not say so: an older agent would never return
-        it.
+        Passed over are clusters that have nothing to replace, are not healthy, have no report,
+        refuse the set, or that users let it go on without. None if there is none, or if its report
+        does not say so: an older agent would never return it.
         """
         for share in rollout_order(self.submitted, self.record):
             part = self.parts.get(share.name)

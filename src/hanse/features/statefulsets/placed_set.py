@@ -79,7 +79,7 @@ class PlacedSet(Struct, frozen=True):
     def awaits_status(self) -> bool:
         """Whether a roll-out here waits for the StatefulSet's status to count a replica that is up.
 
-        False without a permit, and when all replicas are complete.
+        False without a permit, with an outdated template, and when all replicas are complete.
         """
         state = self.state
         if state is None or not self.held.pods or state.outdated:
@@ -136,10 +136,11 @@ def disruption_budget(placed: PlacedSet, snapshot: Snapshot) -> PodDisruptionBud
 
 
 def _stateful_set(placed: PlacedSet, snapshot: Snapshot) -> StatefulSet | None:
-    """The StatefulSet here; None before our report, and without a share once it has no pods left.
+    """The StatefulSet here; None without a share once it has no pods left.
 
-    It stays at zero replicas if its deletion would delete claims that are to stay. It keeps
-    template and ordinals while the set is invalid, and until it may be rolled out here.
+    None, too, until this cluster has a report, if there is none of ours yet. It stays at zero
+    replicas if its deletion would delete claims that are to stay. It keeps template and ordinals
+    while the set is invalid, and until it may be rolled out here.
     """
     submitted, key, step = placed.submitted, placed.key, placed.step
     current = placed.state.stateful_set if placed.state is not None else None

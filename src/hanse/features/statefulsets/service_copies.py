@@ -24,7 +24,7 @@ def headless_copy(
     """This cluster's copy of a set's headless Service; None where it must not be written.
 
     So it is if the set has none, if another set writes the Service of this name, or if users have
-    made a headless one here with the same selector.
+    made a headless one here with the same selector; one that the set released is none of users.
     """
     if service is None:
         return None

@@ -212,7 +212,7 @@ def find_shadowed_set(key: Key, snapshot: Snapshot, broker: ClusterId) -> Submit
 def _list_submitted_sets(key: Key, snapshot: Snapshot, broker: ClusterId) -> list[SubmittedSet]:
     """The sets of one name at the broker, of both kinds, the oldest first.
 
-    StatefulSets count only if the broker has no nodes.
+    StatefulSets count only if the broker's nodes are listed, and there are none.
     """
     found: list[SubmittedSet] = []
     stateful_set = snapshot.get(broker, StatefulSet, key.name, key.namespace)

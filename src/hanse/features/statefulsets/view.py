@@ -112,7 +112,7 @@ def _set_item(
 
     Shares with a newer schema give an unreadable item; such reports do not count as ready, nor
     do those of clusters that are lost. `emptied` is a broker that has lost all reports, or whose
-    reports could not be read.
+    reports could not be read: of clusters without one, it is then not known what is ready.
     """
     if shares.spec.has_newer_schema:
         return _unreadable_item(shares)

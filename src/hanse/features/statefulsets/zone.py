@@ -263,7 +263,8 @@ class StatefulSetZone:
     ) -> Iterator[ZoneNode]:
         """The node of each set with all its replicas, and nodes of load-balanced replicas.
 
-        Only of sets whose first Service by name is the key's, so that each is built once.
+        Only of sets whose first Service by name is the key's, so that each is built once; without
+        the set's node if a replica or a Service has that name.
         """
         for one in sets:
             name = name_in_namespace(one.name, key.namespace, self._federation_services)

@@ -240,8 +240,8 @@ class RealCluster:
     ) -> None:
         """Poll until `is_ready`, then report the cluster's name with the description.
 
-        Raises `ClusterNotReady` after READY_TIMEOUT, and `ServerDied` if a needed server ends; all
-        are needed, if none is named.
+        A server that cannot be reached is not ready. Raises `ClusterNotReady` after READY_TIMEOUT,
+        and `ServerDied` if a needed server ends; all are needed, if none is named.
         """
         needed = tuple(needed)
         loop = asyncio.get_running_loop()

@@ -69,7 +69,7 @@ class AgentCredentials(Struct, frozen=True):
     async def renewed(
         self, member: LocalMember, own: Transport, broker: Transport, access: AgentAccess
     ) -> dict[str, ClientConfig]:
-        """As `of`, with new tokens for its own cluster and the broker; closes both transports.
+        """As `of`, by cluster, with new tokens for its own and the broker; closes both transports.
 
         These are an administrator's. If the agent's account in its own cluster is gone, it is
         created again with its rights and the system namespaces. Where no token is issued within

@@ -145,7 +145,8 @@ class LocalAgents:
     async def reconnect(self, running: Collection[str], cuts: Collection[tuple[str, str]]) -> None:
         """Have agents at once try those `running` clusters again that they cannot reach.
 
-        Pairs in `cuts` are left out. Returns when the others are reached, or after REACHED_WITHIN.
+        Pairs in `cuts`, in either order, are left out. Returns when the others are reached, or
+        after REACHED_WITHIN.
         """
         cut = {frozenset(pair) for pair in cuts}
         every = ((source, target) for source in self._members for target in running)

@@ -266,9 +266,9 @@ async def create_federation(
             tokens[member.name, supervisor] = await bound_token(transport, account)
 
     async def create_secrets_and_federation(member: LocalMember, transport: Transport) -> None:
-        """Give a member its Federation, and a supervisor before that the token of every member.
+        """Give a member its Federation, and a supervisor before that its token for every member.
 
-        Nothing in the broker.
+        Of those that exist the tokens and the members' servers are replaced. Nothing in the broker.
         """
         if not member.runs_workloads:
             return
@@ -289,7 +289,8 @@ async def create_federation(
 async def _create_or_update_federation(transport: Transport, desired: Manifest) -> None:
     """Create the Federation; in an existing one, set the members' servers to this run's URLs.
 
-    Servers of members that `desired` does not have stay. Raises for an error response.
+    No member is added or removed; one that `desired` does not have keeps its server. Raises for an
+    error response.
     """
     if await create_if_absent(transport, _bootstrap_object(desired)):
         return

@@ -186,7 +186,8 @@ class LocalFederation:
         """Create CRDs, base objects and agents' accounts in all clusters, and keep the credentials.
 
         Also the sample and the Federation, if they are wanted. CRDs, rights and credentials that
-        exist are updated, other objects stay. Webhook configurations of an earlier run are deleted.
+        exist are updated, and so are a chosen profile and the members' servers in a Federation;
+        other objects stay. Webhook configurations of an earlier run are deleted.
         """
         crds = crd_objects()
 
@@ -256,7 +257,10 @@ class LocalFederation:
             await self._for_each_cluster(submit)
 
     async def await_sample(self, report: Report) -> None:
-        """Wait for the objects of a new sample; report late ones, and each cluster when ready."""
+        """Wait a bounded time for each object of a new sample, and report those that are late.
+
+        Each cluster is then reported as ready, also one with late objects or no new sample.
+        """
 
         async def await_objects(member: LocalMember, transport: Transport) -> None:
             """Wait a bounded time until a cluster's new sample objects are ready.
@@ -364,7 +368,10 @@ class LocalFederation:
             await cluster.restore(saved, request.bump_revision)
 
     async def _apply_to_agent(self, request: StopAgent | StartAgent) -> None:
-        """Stop or start an agent; raises `UpError` if there is none, as for the broker."""
+        """Stop or start an agent.
+
+        Raises `UpError` if there is none, as for the broker, or if it does not start.
+        """
         self._find_cluster(request.cluster)
         if request.cluster == BROKER:
             raise UpError("the broker has no agent; to stop its API server, kill it")

@@ -15,7 +15,8 @@ class InvalidName(ValueError):
 def wire_name(text: str) -> bytes:
     """Parse a domain name into lower-case wire format; a final dot is optional, empty is root.
 
-    White space around it is ignored. Raises InvalidName for other texts.
+    White space around it is ignored. Raises InvalidName if it is not ASCII, or a label or the name
+    is too short or too long; no ASCII character in a label is refused.
     """
     bare = text.strip().removesuffix(".")
     if not bare:

@@ -157,6 +157,6 @@ def port_name(port: str, protocol: str, name: bytes) -> bytes | None:
 
 @lru_cache(maxsize=4096)
 def _port_labels(port: str, protocol: str) -> bytes:
-    """The labels `_port._protocol` in wire format; empty if they are invalid."""
+    """The labels `_port._protocol` in wire format; empty for an unnamed port or if invalid."""
     parent = child_name(f"_{protocol}", b"")
     return (child_name(f"_{port}", parent) if port and parent is not None else None) or b""

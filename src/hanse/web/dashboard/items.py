@@ -86,7 +86,7 @@ class ItemCache:
             self._on_item(FINDINGS, key, one)
 
     def _on_item(self, section: str, key: str, item: Any | None) -> None:
-        """Cache an item, and record it for `refresh` if it changed; None removes the item."""
+        """Cache an item, and record it for `refresh` if it changed; None removes it, as gone."""
         known = self._items[section]
         if item is None:
             if known.pop(key, None) is not None:

@@ -66,10 +66,10 @@ class People:
         return cookie
 
     async def viewer(self, credential: str) -> Viewer | None:
-        """Who has a session's cookie or a token, and the namespaces that they may see now.
+        """Who has a session's cookie or a token, and the namespaces that they may see.
 
-        None if the session has ended or the API server does not accept the token. Raises
-        `AccessUnknown` without an answer.
+        It was reviewed at most a minute ago. None if the session has ended or the API server does
+        not accept the token. Raises `AccessUnknown` without an answer.
         """
         session = self._sessions.get(credential)
         if session is not None and session.ends < self._now():

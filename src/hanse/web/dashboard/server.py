@@ -44,7 +44,7 @@ async def serving(
     listener: socket.socket,
     hosts: tuple[str, ...] = (),
 ) -> AsyncIterator[None]:
-    """Serve the page on a socket until the block ends, for requests with these host names.
+    """Serve the page on a socket until the block ends, for requests with these Host headers.
 
     Loopback names with the socket's port are always allowed. Updates run as long.
     """
@@ -237,7 +237,8 @@ class _Routes:
     async def events(self, request: web.Request) -> web.StreamResponse:
         """All that the viewer may see, and then updates, as server-sent events; 503 if too many.
 
-        The viewer is checked again at each update; the stream ends if they lost their access.
+        The viewer is checked again at each update; the stream ends if they lost their access, or it
+        cannot be checked.
         """
         answer = web.StreamResponse(
             headers={**_HEADERS, "Content-Type": "text/event-stream; charset=utf-8"}

@@ -104,8 +104,8 @@ class LiveUpdates:
     async def full_state(self) -> dict[str, Any]:
         """All items, the timeline and the local state, after rendering everything that is stale.
 
-        They are in `sections`, `timeline` and `around` (None without a local state). Without
-        subscribers the items are rendered anew the next time.
+        They are in `sections`, `timeline` and `around` (None without a local state). Subscribers
+        get what changed; without any the items are rendered anew the next time.
         """
         while self._items.stale:
             self._publish()

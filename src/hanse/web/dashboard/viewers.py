@@ -74,7 +74,8 @@ class _Update(Struct, omit_defaults=True):
 def filter_update(update: bytes, viewer: Viewer) -> bytes:
     """The JSON of an update without what a viewer may not see; unchanged if they see all.
 
-    Items are judged by section and key, timeline entries by namespace; the local state stays.
+    Items are judged by section and key, timeline entries and the consequences of a finding by
+    namespace; the local state stays.
     """
     if viewer.namespaces is None:
         return update

@@ -128,7 +128,7 @@ class WebhookServer:
     def on_change(self, change: Change) -> None:
         """Load the certificate for new connections when its Secret in the local cluster is written.
 
-        Ignored if it is deleted.
+        Ignored if it is deleted, or not usable, which is logged.
         """
         match change:
             case ObjectChange(where, _, Secret() as secret):

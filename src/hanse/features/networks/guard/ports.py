@@ -93,7 +93,7 @@ def ports_table(ports: Iterable[PodPort]) -> str:
 
 
 def replace_ports(old: Iterable[PodPort], new: Iterable[PodPort]) -> str:
-    """The nft commands that remove the `old` ports and add the `new` ones; empty for none.
+    """The nft commands that remove all `old` ports and then add all `new` ones; empty for none.
 
     The table and the old ports must exist in the kernel.
     """
@@ -123,8 +123,8 @@ def _remove_port(port: PodPort) -> Iterator[str]:
 def _port_rules(port: PodPort) -> Iterator[str]:
     """nft rules for frames from a port: they drop those of other MACs or IP addresses; DHCP passes.
 
-    They also drop ARP and neighbour discovery about other addresses, router advertisements,
-    redirects, and all but IP and ARP.
+    So does IPv6 link-local of its MAC. They also drop ARP and neighbour discovery about other
+    addresses, router advertisements, redirects, and all but IP and ARP.
     """
     four = [a for a in port.addresses if ":" not in a]
     six = [a for a in port.addresses if ":" in a] + [link_local_address(port.mac)]

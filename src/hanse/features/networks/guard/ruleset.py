@@ -83,7 +83,8 @@ def address_elements(
 ) -> Iterator[tuple[str, str]]:
     """Pairs of set and value for a pod address; none without an owner, or if it is a node's.
 
-    None, too, while the ruleset lacks the network. The ruleset is not changed.
+    None, too, while the ruleset lacks its network; an undecided address has `undecided` even then.
+    The ruleset is not changed.
     """
     family = _family(address)
     if owner is None or address in ruleset.sets[f"nodes{family}"].values:
@@ -115,7 +116,10 @@ def _platform_elements(
 def _tenant_elements(
     owner: AddressOwner, network: str, family: int, ruleset: Ruleset
 ) -> Iterator[tuple[str, str]]:
-    """(set, value) for the address of a network's pod; none while the ruleset lacks the network."""
+    """(set, value) for each set or map that gets the address of a network's pod, with its VPC's.
+
+    None while the ruleset lacks the network; `network` is its short name.
+    """
     if f"pods-{network}-{family}" not in ruleset.sets:
         return  # the network is new: it follows with the next ruleset
     if owner.vpc:
@@ -408,7 +412,10 @@ def _set_elements(addresses: Iterable[str], family: int) -> dict[str, str]:
 
 
 def _interval_elements(texts: Iterable[str], family: int) -> dict[str, str]:
-    """Ranges and addresses of a family as elements of an interval set, overlaps merged."""
+    """Ranges and addresses of a family as elements of an interval set, overlaps merged.
+
+    Those of the other family are left out. Raises ValueError if a text is neither.
+    """
     if family == 4:
         four = [n for t in texts if (n := ip_network(t)).version == 4]
         return {str(n): "" for n in collapse_addresses(four)}

@@ -53,7 +53,7 @@ def vpc_sets(
 def vpc_elements(
     members: Iterable[tuple[str, str]], family: int, sets: Mapping[str, object]
 ) -> Iterator[tuple[str, str]]:
-    """(set, value) for an address that pods of these (network, VPC) have.
+    """(set, value) for an address that pods of these (short name of a network, VPC) have.
 
     None for a VPC of which two networks have the address, and for networks without sets in `sets`.
     Nothing is added here.
@@ -70,8 +70,8 @@ def vpc_elements(
 def vpc_chains(vpcs: Iterable[VpcFacts]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """(name, rules) of the chains that find the network of a source or target in a VPC.
 
-    They drop addresses that are not in the VPC, and those of another pod on an interface with one
-    pod alone.
+    They drop addresses that are not in the VPC, and sources of another pod on an interface with one
+    pod alone. Without VPCs there is `vpc-targets` alone.
     """
     yield "vpc-targets", (f"oifname vmap @{PREFIX}out", "counter drop")
     for key in (vpc_key(vpc.id) for vpc in vpcs):
@@ -95,7 +95,7 @@ def network_chains(
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """(name, rules) of the chains for packets from (`of-`) and to (`at-`) pods of a VPC's network.
 
-    `peers` are (network, VPC) with pods on this node, itself first; `decided` are the rules for
+    `peers` are (short name, VPC) with pods on this node, itself first; `decided` are the rules for
     clients whose address has one owner.
     """
     pairs = [

@@ -64,10 +64,10 @@ def attachment(
 
 
 def vpc_facts(attachments: Iterable[Attachment], snapshot: Snapshot) -> tuple[VpcFacts, ...]:
-    """The VPCs of pods on this node, sorted, each with its networks, interfaces and addresses.
+    """The VPCs of pods on this node, sorted, each with its networks and interfaces.
 
-    An interface is a VPC's only if all pods joined to it are in that VPC; pods that are not in the
-    snapshot, or have another uid there, do not count.
+    An interface is a VPC's only if all pods joined to it are in that VPC; addresses are those of
+    pods with one to themselves. Pods that the snapshot lacks or has with another uid do not count.
     """
     members: dict[str, list[tuple[Attachment, NetworkName]]] = {}
     users: dict[str, set[str]] = {}

@@ -142,8 +142,8 @@ class ClusterNodes:
     async def start(self) -> None:
         """Start all prepared nodes and route the cluster's networks to them.
 
-        The pods of a node are routed to it; Services, ExternalIPs and load balancers to the first
-        node. It does not wait until they are Ready.
+        The pods of a node are routed to it; Services, ExternalIPs and load balancers (of IPv6 only
+        Services) to the first node. It does not wait until they are Ready.
         """
         await asyncio.gather(*(node.start() for node in self._nodes))
         for node in self._nodes:
@@ -181,6 +181,6 @@ class ClusterNodes:
             self._connections = None
 
     def unexpected_death(self) -> ServerDied | None:
-        """The error of the first server of a node that ended unexpectedly; None if none did."""
+        """The error of one of the nodes' servers that ended unexpectedly; None if none did."""
         servers = (server for node in self._nodes for server in node.servers.values())
         return next((s.unexpected_death for s in servers if s.unexpected_death is not None), None)

@@ -155,7 +155,11 @@ class Fabric:
         )
 
     async def _write_rules(self) -> None:
-        """Replace the router's nftables table at once, by the fabric's kind and the cuts."""
+        """Replace the router's nftables table at once: rules that drop, none that masquerade.
+
+        Dropped are packets to pods and Services of other clusters that the fabric's kind does not
+        let pass, and all between clusters that are cut.
+        """
         forward = [
             f'iifname != "{self.bridge(name)}" oifname "{self.bridge(name)}" {_match_to(net)} drop'
             for name, ranges in self._clusters.items()
