@@ -103,10 +103,11 @@ def test_an_agent_whose_id_is_not_the_claimed_one_makes_no_connection() -> None:
         claim(CLUSTER_ID, "rome"), claim(SUPERVISOR, ""), federation("bergen"), secret("bergen")
     )
 
-    (intent,) = connection_intents(snapshot_)
+    intent, *others = connection_intents(snapshot_)
 
     assert isinstance(intent, InvalidConnection)
-    assert intent.reason == "ClusterIDMismatch"
+    assert (intent.cluster, intent.reason) == ("bergen", "ClusterIDMismatch")
+    assert others == [UnknownClusters()], "whether bergen supervises is not known yet"
 
 
 def test_abandoned_clusters_are_named_unless_they_are_members() -> None:
@@ -183,10 +184,12 @@ FORMER = FederationStatus(
         pytest.param(None, ClusterConnection, id="nobody knows whether another names it"),
     ],
 )
+@pytest.mark.parametrize("claimed", [HERE, "rome"], ids=["its own id", "another id"])
 def test_a_member_that_is_removed_is_left_only_if_no_other_supervisor_names_it(
-    named_by_hamburg: tuple[str, ...] | None, fate: type[ConnectionIntent]
+    named_by_hamburg: tuple[str, ...] | None, fate: type[ConnectionIntent], claimed: str
 ) -> None:
-    here = (*SUPERVISES, federation("hamburg", status=FORMER), secret("bergen"), secret("hamburg"))
+    claims = (claim(CLUSTER_ID, claimed), claim(SUPERVISOR, ""))
+    here = (*claims, federation("hamburg", status=FORMER), secret("bergen"), secret("hamburg"))
     known = supervised_by_hamburg(*named_by_hamburg) if named_by_hamburg is not None else {}
     clusters = CONNECTED if named_by_hamburg is not None else CONNECTED[:2]
 

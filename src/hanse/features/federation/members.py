@@ -65,7 +65,7 @@ def connection_intents(snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
     abandoned. UnknownClusters is added while the list of another supervisor is not known. Where the
     kind is not served every connection is kept. A cluster without Federation or listed claims, that
     is no supervisor, or names no member, releases those that others name, and keeps the rest unless
-    it is dissolved. A wrong local id makes the named ones invalid, and the others have no intent.
+    it is dissolved. A wrong local id makes the named ones invalid.
     """
     if snapshot.serves(snapshot.local, Federation) is False:
         return tuple(_kind_not_served_intents(snapshot))
@@ -81,28 +81,29 @@ def connection_intents(snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
     named = {member.cluster_id for member in members}
     given_up = [c for c in abandoned_clusters(federation) if c not in named]
     abandoned = [AbandonedCluster(c) for c in given_up]
-    if claims.cluster_id not in ("", snapshot.local):
-        text = f"ClusterClaim id.k8s.io says {claims.cluster_id!r}, the agent is {snapshot.local!r}"
-        return tuple(
-            InvalidConnection(
-                FEATURE_NAME,
-                m.cluster_id,
-                f"spec.members[{i}].clusterID",
-                "ClusterIDMismatch",
-                text,
-            )
-            for i, m in enumerate(members)
-        )
+    has_other_id = claims.cluster_id not in ("", snapshot.local)
     order = _leader_preference(snapshot, tuple(sorted(named)))
     connections = [
-        _member_connection(i, m, members, snapshot, order) for i, m in enumerate(members)
+        _other_id(i, m, claims.cluster_id, snapshot.local)
+        if has_other_id
+        else _member_connection(i, m, members, snapshot, order)
+        for i, m in enumerate(members)
     ]
-    if is_dissolved(federation):
+    if is_dissolved(federation) and not has_other_id:
         return (*_dissolved_connections(connections, snapshot), *abandoned)
     released = [ReleasedCluster(c) for c in sorted(others.named - named - {*given_up})]
     unknown = [UnknownClusters()] if others.unknown else []
     former = _former_connections(federation, snapshot)
     return (*connections, *former, *released, *abandoned, *unknown)
+
+
+def _other_id(
+    index: int, member: Member, claimed: ClusterId, local: ClusterId
+) -> InvalidConnection:
+    """The invalid connection to a member while the local cluster claims another id."""
+    text = f"ClusterClaim id.k8s.io says {claimed!r}, the agent is {local!r}"
+    path = f"spec.members[{index}].clusterID"
+    return InvalidConnection(FEATURE_NAME, member.cluster_id, path, "ClusterIDMismatch", text)
 
 
 def _dissolved_connections(
