@@ -18,6 +18,7 @@ from hanse.features.networks.guard.facts import (
 from hanse.features.networks.guard.ruleset import build_ruleset
 from hanse.features.networks.guard.transaction import (
     REMOVAL,
+    difference,
     render_changes,
     replacement,
     set_owners,
@@ -97,6 +98,15 @@ def test_pods_on_bridges_of_their_vpcs_reach_their_own_of_two_with_one_address()
     bridges = [f"br-{name[0]}" for name, _ in PODS]
 
     assert reached(replacement(build_ruleset(facts(bridges=True), OWNERS)), bridges=bridges) == OWN
+
+
+@pytest.mark.usefixtures("_namespaces")
+def test_the_rules_of_a_vpc_go_with_its_last_pod_on_the_node_in_one_transaction() -> None:
+    before, after = build_ruleset(facts(bridges=True), OWNERS), build_ruleset(ClusterFacts(), {})
+
+    rules = listed(replacement(before) + difference(before, after))
+
+    assert sorted_elements(rules) == sorted_elements(listed(replacement(after)))
 
 
 TABLES = ["100" if name[0] == "a" else "200" for name, _ in PODS]

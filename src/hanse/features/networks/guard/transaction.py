@@ -133,13 +133,16 @@ def _rules(name: str, rules: tuple[str, ...], *, replaced: bool) -> Iterator[str
 
 
 def _deletions(old: Ruleset, new: Ruleset) -> Iterator[str]:
-    """The commands that delete the chains, and then the sets, that the new ruleset lacks."""
+    """The commands that delete the chains and sets that the new ruleset lacks.
+
+    Rules go first, which refer to sets, then sets, whose elements refer to chains, then chains.
+    """
     gone = [name for name in old.chains if name not in new.chains]
     yield from (f"flush chain {_NAME} {name}" for name in gone)
-    yield from (f"delete chain {_NAME} {name}" for name in gone)
     for name, before in old.sets.items():
         if name not in new.sets:
             yield f"delete {_kind(before)} {_NAME} {name}"
+    yield from (f"delete chain {_NAME} {name}" for name in gone)
 
 
 def _kind(held: Elements) -> str:
