@@ -966,3 +966,15 @@ def test_endpoints_stand_while_nobody_leads_the_restored_member_whose_user_joins
         do("federated.join", "lubeck", "shop-fish", pause=40),
         seed=50462980,
     )
+
+
+def test_what_a_cluster_began_to_run_as_its_set_was_orphaned_runs_on() -> None:
+    play(
+        do("statefulsets.launch", 1, pause=40),
+        do("statefulsets.scale", 6, pause=0.1),
+        do("statefulsets.orphan"),
+        do("faults.stall", "lubeck", 60),
+        seed=50458583,
+        lagging=True,
+        parts=parts_named(["services", "federated", "statefulsets", "networks"]),
+    )

@@ -1,10 +1,11 @@
 """The plans for a set, from snapshots."""
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
-from hanse.features.statefulsets.names import ORPHANED, name_error
-from hanse.model.facts import HolderState, LeaseLiveness, Phase, WriteOutcome
+from hanse.features.statefulsets.names import ORPHANED, name_error, part_name
+from hanse.model.facts import Answer, HolderState, LeaseLiveness, Phase, WriteOutcome
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import (
     LoadBalancerIngress,
@@ -25,7 +26,7 @@ from hanse.model.objects import (
     object_ref,
 )
 from hanse.model.ownership import OWNER
-from hanse.model.plan import Plan, Shared
+from hanse.model.plan import Plan, Read, Shared
 from hanse.model.snapshot import FactChange, Snapshot
 from hanse.runtime.actions import Create
 from hanse.runtime.diff import diff
@@ -426,10 +427,42 @@ def test_a_foreign_object_of_a_replicas_name_is_reported(where: str, words: str)
 def test_the_record_of_a_set_that_is_gone_stays_while_a_member_reports() -> None:
     shares = record(owned=False, bergen=2, lubeck=2)
     stays = plan(SHARES, snapshot_of(shares, part("bergen", 2)))
-    goes = plan(SHARES, snapshot_of(shares))
 
     assert stays.kept == (ClusterObjectRef(BROKER, object_ref(shares)),)
-    assert goes == Plan()
+
+
+@pytest.mark.parametrize(
+    ("begun", "stays"),
+    [
+        pytest.param((), False, id="nobody has"),
+        pytest.param(("bergen",), True, id="one that is not observed yet"),
+    ],
+)
+def test_the_record_of_a_set_that_is_gone_stays_until_nobody_has_begun_to_report(
+    begun: tuple[str, ...], stays: bool
+) -> None:
+    shares = record(owned=False, bergen=2, lubeck=2)
+    parts = {part_name(SHOP, "store", c): part(c, 2) for c in begun}
+    kept = (ClusterObjectRef(BROKER, object_ref(shares)),)
+
+    asking = plan(SHARES, snapshot_of(shares))
+    reads = [q.ask for q in asking.questions if isinstance(q.ask, Read)]
+    answers = [
+        Answer(
+            read.id,
+            msgspec.to_builtins(parts.get(read.target.ref.name), str_keys=True),
+            "",
+            EPOCH,
+        )
+        for read in reads
+    ]
+    answered = plan(SHARES, snapshot_of(shares, facts=answers))
+
+    assert [read.target.ref.name for read in reads] == [
+        part_name(SHOP, "store", cluster) for cluster in ("bergen", "lubeck")
+    ]
+    assert asking.kept == kept
+    assert answered.kept == (kept if stays else ())
 
 
 def test_shares_of_an_orphaned_set_are_not_decided_anew() -> None:

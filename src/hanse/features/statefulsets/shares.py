@@ -1,8 +1,9 @@
 """The shared plans for one set: the replicas of each cluster, and the set's status."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hanse.features.statefulsets.collisions import read_submitted_set
 from hanse.features.statefulsets.fleet import (
@@ -13,7 +14,7 @@ from hanse.features.statefulsets.fleet import (
     list_parts_and_releases,
 )
 from hanse.features.statefulsets.identity import belongs_to, owned_shares_meta
-from hanse.features.statefulsets.names import name_error
+from hanse.features.statefulsets.names import name_error, part_name
 from hanse.features.statefulsets.part_report import replica_names
 from hanse.features.statefulsets.planner import (
     DEFAULT_PREFERENCE,
@@ -49,12 +50,14 @@ from hanse.model.kinds.stateful import (
     LIMITED_SCHEMA,
     MAX_TEXT_LENGTH,
     Share,
+    StatefulSetPart,
     StatefulSetPartSpec,
     StatefulSetShares,
     StatefulSetSharesSpec,
 )
-from hanse.model.objects import ClusterId, ClusterObjectRef, object_ref
-from hanse.model.plan import Desired, EventRequest, Key, Plan, Shared
+from hanse.model.objects import ClusterId, ClusterObjectRef, ObjectRef, object_ref
+from hanse.model.plan import Desired, EventRequest, Key, Plan, Read, Shared
+from hanse.model.questions import fresh_read_questions, fresh_values
 from hanse.model.snapshot import Snapshot
 
 
@@ -104,8 +107,8 @@ def plan_shares(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     """The plan that writes the record of shares, with a Warning Event if present ones are disputed.
 
     The record is kept while the set must not be judged, and after the set's end while it has an
-    owner or clusters report. Else the plan is empty, as without a broker, or for an invalid set
-    without a record.
+    owner, or clusters report or may just have begun to. Else the plan is empty, as without a
+    broker, or for an invalid set without a record.
     """
     broker = broker_cluster(snapshot)
     if broker is None:
@@ -121,8 +124,17 @@ def plan_shares(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     if decision is None:
         reporting = {c for c, part in state.parts.items() if part.ended is None} | state.unread
         reporting -= state.departed
-        is_needed = record is not None and (record.metadata.owner_references or reporting)
-        return unchanged if is_needed else Plan()
+        if record is None:
+            return Plan()
+        if record.metadata.owner_references or reporting:
+            return unchanged
+        unseen = _reads_of_unobserved(
+            key, record, state.departed, broker, broker_namespace, snapshot
+        )
+        found = fresh_values(unseen, snapshot)
+        if found is not None and not any(found):
+            return Plan()
+        return replace(unchanged, questions=fresh_read_questions(unseen))
     if decision.record is None:
         return Plan()
     events: tuple[EventRequest, ...] = ()
@@ -132,6 +144,34 @@ def plan_shares(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
         written = ClusterObjectRef(broker, object_ref(decision.record))
         events = (EventRequest(subject, SHARE_DISPUTED, message, "Warning", recorded_with=written),)
     return Plan((_desired_record(decision.record, broker, state.rank),), events=events)
+
+
+def _reads_of_unobserved(
+    key: Key,
+    record: StatefulSetShares,
+    departed: Container[ClusterId],
+    broker: ClusterId,
+    broker_namespace: str,
+    snapshot: Snapshot,
+) -> list[Read]:
+    """The live reads of reports that clusters with a share may have, and that are not observed.
+
+    A cluster writes its report before it runs anything: one that has a share and no report may have
+    begun a moment ago.
+    """
+    names = [
+        part_name(key.namespace, key.name, share.name)
+        for share in record.spec.shares
+        if share.name not in departed
+    ]
+    return [
+        Read(
+            ClusterObjectRef(broker, ObjectRef(StatefulSetPart.kind, name, broker_namespace)),
+            since=record.metadata.uid,
+        )
+        for name in names
+        if snapshot.get(broker, StatefulSetPart, name, broker_namespace) is None
+    ]
 
 
 def believed_share(
