@@ -978,3 +978,27 @@ def test_what_a_cluster_began_to_run_as_its_set_was_orphaned_runs_on() -> None:
         lagging=True,
         parts=parts_named(["services", "federated", "statefulsets", "networks"]),
     )
+
+
+def test_a_name_server_that_starts_does_not_believe_a_leader_who_was_cut_off_long_ago() -> None:
+    play(
+        do("networks.run", "p1", "lab", pause=40),
+        do("gslb.serve", "lubeck", pause=20.11),
+        do("faults.forbid", "lubeck", "hamburg", "everything", pause=40),
+        do("faults.crash", 13),
+        seed=50457566,
+        lagging=True,
+        parts=parts_named(["federated", "policies", "gslb", "networks"]),
+    )
+
+
+def test_an_address_need_not_outlive_the_service_that_its_user_deletes_for_a_moment() -> None:
+    play(
+        do("services.serve", "bergen", "web", "http"),
+        do("services.export", "bergen", "web"),
+        do("services.set_profile", "kep-1645", pause=1),
+        do("services.unserve", "bergen", "web"),
+        do("services.offer", "bergen", "web", False),
+        seed=50454352,
+        parts=parts_named(["services", "members", "federated", "policies"]),
+    )

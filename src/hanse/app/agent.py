@@ -178,7 +178,7 @@ class Agent:
             active=lambda: self.reconciler.active,
         )
         self.reconciler.event_handlers += [
-            LeaseFreshnessTracker(informers, frozenset({LEADER_LEASE})).on_change,
+            LeaseFreshnessTracker(informers, frozenset({LEADER_LEASE}), clock).on_change,
             self._prober.on_change,
         ]
         self._avi = AviController(self._avi_controller)

@@ -73,7 +73,7 @@ class NameServer:
             jitter=judgement.jitter,
         )
         self._leases = LeaseTracker(informers, clock)
-        self._freshness = LeaseFreshnessTracker(informers, frozenset({LEADER_LEASE}))
+        self._freshness = LeaseFreshnessTracker(informers, frozenset({LEADER_LEASE}), clock)
         self._cache: HostCache | None = None
         self._known_changes = 0
         if judgement.cache is not None and self._zones:

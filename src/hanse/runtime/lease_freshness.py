@@ -1,11 +1,15 @@
-"""Publishes whether Leases were renewed within their duration, by our own observation alone."""
+"""Publishes whether Leases were renewed within their duration, by our own observation.
+
+Of one that was not seen to be renewed yet, as after a restart, the clock of its API server decides.
+"""
 
 import asyncio
 
-from hanse.model.facts import LeaseFreshness
+from hanse.kube.clock import Clock
+from hanse.model.facts import LeaseFreshness, ServerClock
 from hanse.model.kinds.coordination import Lease
-from hanse.model.objects import ClusterId
-from hanse.model.snapshot import Change, ObjectChange
+from hanse.model.objects import ClusterId, Object
+from hanse.model.snapshot import Change, FactChange, ObjectChange
 from hanse.runtime.informers import ClusterInformers
 
 _Key = tuple[ClusterId, str, str]
@@ -14,40 +18,71 @@ _Key = tuple[ClusterId, str, str]
 class LeaseFreshnessTracker:
     """Keeps a `LeaseFreshness` fact for each watched Lease of some names.
 
-    A Lease is fresh for its duration after each observed renewal, and after it was first seen.
+    A Lease is fresh for its duration after each observed renewal. One that was not seen to be
+    renewed is as old as its API server says, and new while that is not known.
     """
 
-    def __init__(self, informers: ClusterInformers, names: frozenset[str]) -> None:
+    def __init__(self, informers: ClusterInformers, names: frozenset[str], clock: Clock) -> None:
         """Track Leases of these names, by the changes that the caller passes to `on_change`.
 
-        It subscribes to nothing; `informers` is only where the facts are put.
+        It subscribes to nothing; `informers` is only where the facts are put and server clocks are.
         """
         self._informers = informers
         self._names = names
+        self._clock = clock
         self._timers: dict[_Key, asyncio.TimerHandle] = {}
+        self._unrenewed: dict[_Key, Lease] = {}
+        """Leases that were seen, and not yet seen to be renewed."""
 
     def on_change(self, change: Change) -> None:
         """Put `LeaseFreshness` for a Lease of one of the names: fresh if it or its spec is new.
 
-        It then expires after its duration. Not fresh once it is deleted; other changes are ignored.
+        It then expires after its duration; one that was first seen by its age, also once the clock
+        of its API server is known. Not fresh once it is deleted; other changes are ignored.
         """
-        if not isinstance(change, ObjectChange) or not isinstance(change.object, Lease):
-            return
-        meta = change.object.metadata
-        if meta.name not in self._names:
-            return
-        key = (change.where, meta.namespace, meta.name)
-        before, after = change.before, change.after
+        match change:
+            case FactChange(_, ServerClock(cluster)):
+                for key in [key for key in self._unrenewed if key[0] == cluster]:
+                    self._judge_age(key)
+            case ObjectChange(where, before, after) if isinstance(change.object, Lease):
+                meta = change.object.metadata
+                if meta.name in self._names:
+                    self._on_lease((where, meta.namespace, meta.name), before, after)
+            case _:
+                return
+
+    def _on_lease(self, key: _Key, before: Object | None, after: Object | None) -> None:
+        """Renew or expire a Lease after a change of it; unless its spec stays the same."""
         if not isinstance(after, Lease):
+            self._unrenewed.pop(key, None)
             self._expire(key)
-        elif not isinstance(before, Lease) or before.spec != after.spec:
+        elif not isinstance(before, Lease):
+            self._renew(key, after.spec.lease_duration_seconds)
+            self._unrenewed[key] = after
+            self._judge_age(key)
+        elif before.spec != after.spec:
+            self._unrenewed.pop(key, None)
             self._renew(key, after.spec.lease_duration_seconds)
 
-    def _renew(self, key: _Key, duration: int) -> None:
-        """Put a Lease as fresh, and start the timer that expires it after `duration` seconds."""
+    def _judge_age(self, key: _Key) -> None:
+        """Let a Lease expire when its API server finds it too old, at once if it does now.
+
+        Nothing if the age is not known, or below zero: then the server's clock was set back.
+        """
+        lease, clock = self._unrenewed[key], self._informers.facts.get(ServerClock, key[0])
+        if clock is None or lease.written_at is None:
+            return
+        age = (self._clock.now() + clock.ahead - lease.written_at).total_seconds()
+        if age >= lease.spec.lease_duration_seconds:
+            self._expire(key)
+        elif age > 0:
+            self._renew(key, lease.spec.lease_duration_seconds - age)
+
+    def _renew(self, key: _Key, seconds: float) -> None:
+        """Put a Lease as fresh, and start the timer that expires it after so many seconds."""
         if (timer := self._timers.pop(key, None)) is not None:
             timer.cancel()
-        self._timers[key] = asyncio.get_running_loop().call_later(duration, self._expire, key)
+        self._timers[key] = asyncio.get_running_loop().call_later(seconds, self._expire, key)
         self._informers.put_fact(LeaseFreshness(*key, fresh=True))
 
     def _expire(self, key: _Key) -> None:

@@ -22,6 +22,9 @@ class UsersActions(Protocol):
     def touched(self, cluster: ClusterId) -> float:
         """When somebody last changed imports in a cluster, or it was restored, left or joined."""
 
+    def deleted(self, cluster: ClusterId, name: str) -> float:
+        """When a person last deleted the Service of an export; 0 if nobody did."""
+
     @property
     def state(self) -> object:
         """What is another value once people have done anything to imports."""
@@ -32,13 +35,14 @@ class AddressesKept(Law):
 
     It ends with the membership of the last exporter: a cluster that is built anew under an id has
     none of the exports of the one before, and what it exports itself is imported anew. Nor does an
-    export keep it that nobody could know of yet: its agent did not run since it was made.
+    export keep it that nobody could know of yet: its agent did not run since it was made; or whose
+    Service its user deleted, if only for a moment.
     """
 
     name = "addresses-kept"
     sentence = (
         "The clusterset IP of a service never changes in a cluster while an export stands that it "
-        "has imported, of a cluster that does not leave and is not replaced."
+        "has imported, with its Service, of a cluster that does not leave and is not replaced."
     )
 
     def __init__(self, fleet: Fleet, services: UsersActions) -> None:
@@ -78,7 +82,8 @@ class AddressesKept(Law):
                 if not await self._has_address(asker, name):
                     continue  # the asker has not seen the new profile: these are endpoints
                 joined = min(self.fleet.membership_changed.get(c, 0.0) for c in exports)
-                since, held = (self._services.touched(asker), joined), self._held.get(key)
+                deleted = max(self._services.deleted(c, name) for c in exports)
+                since, held = (self._services.touched(asker), joined, deleted), self._held.get(key)
                 if records and held is not None and held[0] == since and held[1] != records:
                     yield f"{full} in {asker} was {sorted(held[1])} and is {sorted(records)}"
                 if records and not all(self._exports.may_be_of_before(asker, c) for c in exports):

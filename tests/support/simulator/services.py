@@ -46,6 +46,7 @@ class Services:
         self.changed: dict[tuple[ClusterId, str], float] = {}
         """When users last changed what a cluster exports under a name: laws see it only later."""
         self.replaced: dict[tuple[ClusterId, str], float] = {}
+        self._deleted: dict[tuple[ClusterId, str], float] = {}
         """When a Service was last deleted and made again: its cluster may see both later."""
         self.served: dict[tuple[ClusterId, str, bool], float] = {}
         """When a cluster last got a headless Service of a name, or another one."""
@@ -75,6 +76,10 @@ class Services:
         fleet = self._fleet
         changes = (self.edited, fleet.restored_at, fleet.membership_changed)
         return max(change.get(cluster, 0) for change in changes)
+
+    def deleted(self, cluster: ClusterId, name: str) -> float:
+        """When a person last deleted the Service of an export; 0 if nobody did."""
+        return self._deleted.get((cluster, name), 0.0)
 
     @property
     def state(self) -> object:
@@ -113,7 +118,7 @@ class Services:
 
     @step(1, cluster=CLUSTERS, name=NAMES)
     async def unserve(self, cluster: ClusterId, name: str) -> None:
-        self.changed[cluster, name] = self._fleet.now
+        self.changed[cluster, name] = self._deleted[cluster, name] = self._fleet.now
         await self._users.unserve(cluster, name)
 
     @step(4, cluster=CLUSTERS, name=NAMES, number=(0, 1, 3), ready=(True, True, False))
