@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hanse.features.gslb.zone import GlobalZone
 from hanse.runtime import diff
 from hanse.runtime.workqueue import WorkQueue
 from tests.support.simulator.runner import failure_of
@@ -17,8 +18,8 @@ from tests.support.simulator.schedule import Schedule, Step, do
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
-    """A faulty reconciler logs a lot."""
-    logging.disable(logging.CRITICAL)
+    """A faulty reconciler logs a lot; a law reads its errors."""
+    logging.disable(logging.WARNING)
     yield
     logging.disable(logging.NOTSET)
 
@@ -32,6 +33,15 @@ def returning(same: Any) -> Callable[..., Any]:
     return constant
 
 
+def raising(error: Exception) -> Callable[..., Any]:
+    """A function that raises an error for any arguments."""
+
+    def failing(*_args: Any, **_kw: Any) -> Any:
+        raise error
+
+    return failing
+
+
 def foreign_objects_are_overwritten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(diff.DiffBuilder, "_may_overwrite", returning(True))
 
@@ -42,6 +52,10 @@ def nothing_is_retried(patch: pytest.MonkeyPatch) -> None:
 
 def patches_without_effect_are_sent(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(diff, "patch_has_effect", returning(True))
+
+
+def names_of_one_host_fail(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(GlobalZone, "_nodes", raising(OverflowError("int too big to convert")))
 
 
 OFFER = do("services.offer", "lubeck", "web", False, pause=5)
@@ -61,6 +75,10 @@ OFFER = do("services.offer", "lubeck", "web", False, pause=5)
         (
             patches_without_effect_are_sent,
             (OFFER,),
+        ),
+        (
+            names_of_one_host_fail,
+            (do("gslb.serve", "lubeck"),),
         ),
     ],
 )

@@ -1,5 +1,6 @@
 """Laws: what users rely on, each with its sentence; the general ones stand here."""
 
+import logging
 from collections.abc import AsyncIterator
 
 import msgspec
@@ -111,4 +112,37 @@ class AgentsRun(Law):
                 yield f"the agent {name} ended: {running.task}"
 
 
-GENERAL = (UserObjectsKept, AgentsRun)
+class _Errors(logging.Handler):
+    """Keeps what agents log of keys that could not be planned or compiled."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.msg in KEY_ERRORS:
+            error = record.exc_info[1] if record.exc_info is not None else None
+            self.found.append(f"{record.msg}: {error!r}")
+
+
+KEY_ERRORS = ("plan failed", "keys_for failed", "names not compiled")
+_ERRORS = _Errors()
+
+
+class KeysPlanned(Law):
+    """Every key can be planned, and its names compiled."""
+
+    name = "keys-planned"
+    sentence = "No object, whoever wrote it, makes a plan or the names of a service fail."
+
+    def __init__(self, fleet: Fleet) -> None:
+        super().__init__(fleet)
+        _ERRORS.found.clear()
+        logging.getLogger("hanse").addHandler(_ERRORS)
+
+    async def observe(self) -> AsyncIterator[str]:
+        for error in _ERRORS.found:
+            yield error
+
+
+GENERAL = (UserObjectsKept, AgentsRun, KeysPlanned)

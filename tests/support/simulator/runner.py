@@ -315,6 +315,7 @@ def _first(group: BaseExceptionGroup[LawBroken]) -> LawBroken:
 
 
 def quiet_logs() -> None:
-    """Agents under faults log a lot."""
+    """Agents under faults log a lot: what a law does not read is dropped."""
     with suppress(ValueError):
-        logging.disable(logging.CRITICAL)
+        logging.disable(logging.WARNING)
+        logging.lastResort = None
