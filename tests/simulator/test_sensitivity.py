@@ -76,10 +76,6 @@ OFFER = do("services.offer", "lubeck", "web", False, pause=5)
             patches_without_effect_are_sent,
             (OFFER,),
         ),
-        (
-            names_of_one_host_fail,
-            (do("gslb.serve", "lubeck"),),
-        ),
     ],
 )
 def test_some_law_breaks_when(
@@ -90,3 +86,14 @@ def test_some_law_breaks_when(
     without(monkeypatch)
 
     assert failure_of(Schedule(steps)) is not None, "no law noticed"
+
+
+def test_names_that_cannot_be_built_break_a_law_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names_of_one_host_fail(monkeypatch)
+
+    failure = failure_of(Schedule((do("gslb.serve", "lubeck"),)))
+
+    assert failure is not None
+    assert failure.law == "keys-planned"
