@@ -120,7 +120,8 @@ class CrdRegistrar:
     def _update_registry(self, crd: Object, *, gone: bool) -> None:
         """Define the resources of an established CRD; withdraw them if it is not, or `gone`.
 
-        Also notes that its group changed, and whether it is terminating.
+        Also notes whether it is terminating, and its group: `after_write` then settles which names
+        of the CRDs in that group are accepted.
         """
         name = crd["metadata"]["name"]
         self._changed_groups.add(crd["spec"]["group"])

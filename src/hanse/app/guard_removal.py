@@ -34,10 +34,10 @@ async def remove_rules(cni: CniFolders | None) -> None:
 
 
 async def remove_all(cni: CniFolders | None, opened: Callable[[], Commands]) -> None:
-    """Delete our CNI configuration, then the rules, and then the CNI plugin with its state.
+    """Delete our CNI configuration, whatever nftables answers; then the rules, then the CNI plugin.
 
-    The first is done whatever nftables answers. While pods that the plugin attached run, what their
-    end needs stays. Raises `NftablesError` or `OSError`, and what `opened` raises.
+    In the folders `cni`, if given, and in those that an earlier guard noted. What the end of pods
+    needs stays while they run. Raises `NftablesError`, `OSError`, and what `opened` raises.
     """
     places = all_folders(cni, installed_folders())
     await give_back_config(places)

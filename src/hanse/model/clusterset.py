@@ -153,9 +153,8 @@ def watch_lags_lease(
 def is_rejoining(cluster: ClusterId, snapshot: Snapshot, broker: ClusterId, namespace: str) -> bool:
     """Whether a cluster joins again (phase Joining, epoch above 1), and nobody holds its Lease yet.
 
-    Its agent holds that once it has published everything: until then nothing of the cluster is to
-    return. False without a record, for a cluster that moves to another broker or that we saw alive,
-    and until Leases are listed.
+    Until its agent does, nothing of it is to return. False without a record, while it moves or
+    Leases are unlisted, and while we judge its holder READY: the broker may have been restored.
     """
     record = snapshot.get(broker, ClusterMember, cluster, namespace)
     if record is None or record.status.moving or not snapshot.listed(broker, Lease):

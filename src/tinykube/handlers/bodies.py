@@ -169,8 +169,9 @@ _EXPECTED = {
 
 
 def decode_object(call: Call) -> Object:
-    """The object in the body, decoded as the kind of the target; unknown fields are dropped.
+    """The object in the body, decoded as the kind of the target, without unknown fields.
 
+    A custom resource gets its defaults; a built-in object the kind and apiVersion that it lacks.
     Raises 400 for a malformed body, another apiVersion or, of built-in kinds, another kind, and 413
     or 415 as `parse` does; fieldValidation decides on unknown fields. A custom resource must name a
     kind; which one is checked later.

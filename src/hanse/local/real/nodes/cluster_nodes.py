@@ -116,17 +116,18 @@ class ClusterNodes:
         self._connections: AsyncExitStack | None = None
 
     async def connect(self, api_server: IPv4Address, port: int, directory: Path) -> None:
-        """Relay connections of nodes to the API server, and serve its egress proxy in `directory`.
+        """Relay from `api_server`, an address in the nodes' network, to loopback on the same port.
 
-        No effect if that was done before.
+        There the API server listens; it need not run yet. Also serves its egress proxy in
+        `directory`. No effect if that was done before.
         """
         if self._connections is not None:
             return
-        fabric, self._connections = self._shared.fabric.namespace, AsyncExitStack()
-        relay = relay_to_loopback(fabric, str(api_server), port)
-        await self._connections.enter_async_context(relay)
-        proxy = egress_proxy(fabric, directory / EGRESS_SOCKET)
-        await self._connections.enter_async_context(proxy)
+        fabric = self._shared.fabric.namespace
+        async with AsyncExitStack() as opened:
+            await opened.enter_async_context(relay_to_loopback(fabric, str(api_server), port))
+            await opened.enter_async_context(egress_proxy(fabric, directory / EGRESS_SOCKET))
+            self._connections = opened.pop_all()
 
     async def prepare(self) -> None:
         """Start containerd on all nodes, and import the images; this needs no API server.
