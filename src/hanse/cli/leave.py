@@ -52,7 +52,7 @@ def command(
     force: bool,
     dry_run: bool,
 ) -> None:
-    """Let a cluster leave a broker, a Federation, or both: then the broker first.
+    """Let a cluster leave a broker, a Federation, or both.
 
     The cluster is that of --context, or of the current one. With --broker its agent withdraws
     everything that it published, and at home everything that came from the broker; that is waited

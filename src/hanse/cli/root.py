@@ -25,7 +25,7 @@ COMMANDS = {
     "broker": "Set up the API server by which clusters share what they export.",
     "join": "Let a cluster join a broker, or a Federation, or both.",
     "dissolve": "End a Federation: nothing of it remains in any member.",
-    "leave": "Let a cluster leave a broker, or a Federation.",
+    "leave": "Let a cluster leave a broker, a Federation, or both.",
     "export": "Export a Service to the other clusters, and show the result.",
     "migrate": "Print what moves a cluster's federated Services to Antrea Multi-cluster.",
     "tenant": "Create tenants, each with networks of its own.",
