@@ -6,9 +6,11 @@ from contextlib import asynccontextmanager
 from ipaddress import IPv4Network
 from pathlib import Path
 
+from hanse.providers import address_book
 from hanse.providers.address_book import AddressBook, serving_book
 
 DEFAULT_POOL = "10.60.0.0/16"
+SMALLEST_POOL_PREFIX = address_book.SMALLEST_POOL_PREFIX
 
 
 @asynccontextmanager

@@ -204,10 +204,9 @@ def provider(context: click.Context, listen: str, pool: str, file: Path | None) 
     import asyncio
     from ipaddress import IPv4Network
 
-    from hanse.app.network_provider import providing_addresses
+    from hanse.app.network_provider import SMALLEST_POOL_PREFIX, providing_addresses
     from hanse.cli.addresses import bind_listener
     from hanse.cli.process import run_async, start_logging
-    from hanse.providers.address_book import SMALLEST_POOL_PREFIX
 
     start_logging(global_options(context), service=True)
     try:
