@@ -136,9 +136,15 @@ def test_each_option_is_explained() -> None:
         ),
         pytest.param(
             ["tenant", "create", "acme", "--admin", "user:anna", "--namespace", "kube-system"],
-            "hanse: --namespace kube-system is where the tenant's DNS runs, in which its "
-            "administrators have no rights; choose another name",
+            "hanse: --namespace kube-system gives acme-kube-system, where the DNS of a tenant "
+            "runs, in which administrators have no rights; choose another name",
             id="the namespace of a tenant's DNS",
+        ),
+        pytest.param(
+            ["tenant", "create", "acme-kube", "--namespace", "system"],
+            "hanse: --namespace system gives acme-kube-system, where the DNS of a tenant runs, in "
+            "which administrators have no rights; choose another name",
+            id="the namespace of another tenant's DNS",
         ),
         pytest.param(
             ["networks", "provider", "--range", "10.0.0.0/29"],

@@ -68,9 +68,16 @@ def test_a_change_that_a_source_cannot_map_to_keys_is_reported() -> None:
 
     compiler.on_change(ObjectChange("lubeck", None, Service(metadata=Meta(name="web"))), SNAPSHOT)
 
+    assert compiler.due, "or nobody would take the failure"
     assert [str(error) for _, error in compiler.take_failures()] == [
         "an object as nobody expects it"
     ]
+    assert compiler.keeps
+    compiler.enqueue_kept(SNAPSHOT)
+    built = compiler.compile(SNAPSHOT)
+    assert {wire_name(f"{key.name}.example.org") for key in (WEB, BAD)} <= {
+        node.name for node in built.nodes
+    }
 
 
 def test_a_key_that_fails_is_tried_again_and_reported_once() -> None:
@@ -81,13 +88,35 @@ def test_a_key_that_fails_is_tried_again_and_reported_once() -> None:
     compiler.compile(SNAPSHOT)
     compiler.take_failures()
 
-    compiler.enqueue_kept()
+    compiler.enqueue_kept(SNAPSHOT)
     compiler.compile(SNAPSHOT)
     again = compiler.take_failures()
     source.failing = set()
-    compiler.enqueue_kept()
+    compiler.enqueue_kept(SNAPSHOT)
     mended = compiler.compile(SNAPSHOT)
 
     assert again == []
     assert [node.name for node in mended.nodes] == [wire_name("web.example.org")]
     assert not compiler.keeps
+
+
+class BrokenSource(Source):
+    """A source that can do nothing."""
+
+    def keys(self, snapshot: Snapshot) -> Iterator[Key]:
+        raise OverflowError("keys")
+
+    def records_for(self, snapshot: Snapshot) -> Callable[[Key], Sequence[ZoneNode]]:
+        raise OverflowError("records")
+
+
+def test_a_source_that_can_do_nothing_ends_no_other() -> None:
+    broken, source = BrokenSource(), Source()
+    compiler = Compiler(View("any"), (broken, source))
+
+    compiler.enqueue_all(SNAPSHOT)
+    compiler.enqueue(0, WEB)
+    built = compiler.compile(SNAPSHOT)
+
+    assert wire_name("web.example.org") in {node.name for node in built.nodes}
+    assert {str(error) for _, error in compiler.take_failures()} == {"keys", "records"}

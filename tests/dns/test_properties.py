@@ -217,6 +217,16 @@ def test_weights_are_met_within_two_percent(weights: list[int]) -> None:
         assert abs(given_out[index] / 10_000 - weight / sum(weights)) < 0.02
 
 
+@given(st.lists(st.integers(-9, 9), min_size=1, max_size=5))
+def test_weights_below_zero_count_as_zero_and_somebody_always_has_a_turn(
+    weights: list[int],
+) -> None:
+    order = weighted_order(tuple(weights))
+
+    assert order == weighted_order(tuple(max(weight, 0) for weight in weights))
+    assert order
+
+
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=5))
 def test_turns_are_spread_smoothly(weights: list[int]) -> None:
     order = weighted_order(tuple(weights)) * 2

@@ -106,3 +106,15 @@ async def test_a_renewal_that_is_seen_counts_whatever_the_age_was() -> None:
     assert store.fresh is True
     tracker.on_change(ObjectChange("oslo", renewed, None))
     assert store.fresh is False
+
+
+@pytest.mark.anyio
+async def test_a_renewal_that_a_list_shows_counts_by_its_age() -> None:
+    store, tracker = tracking()
+    store.put_fact(CLOCK)
+    first, last = lease(EPOCH), lease(EPOCH - timedelta(minutes=9), 1)
+    tracker.on_change(ObjectChange("oslo", None, first))
+
+    tracker.on_change(ObjectChange("oslo", first, last, live=False))
+
+    assert store.fresh is False

@@ -35,14 +35,14 @@ from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import ClusterObjectRef, Meta, ObjectRef, Wire
 from hanse.model.plan import Call, Desired, Key, Plan, Question, Read
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
-from hanse.runtime.questions import Questions
+from hanse.runtime.questions import RETRY_INTERVAL, Questions
 from hanse.web.webhooks.server import decide
 from tests.runtime.toy_world import SHOP, get_configmap, offer, toy_world
 from tests.support.builders import configmap, namespace
 from tests.support.faults import LinkFaults
 from tests.support.toy import HOME, OFFERED, Toy
 from tests.support.world import BROKER, World
-from tinykube.virtual_time import EPOCH, ON_VIRTUAL_TIME
+from tinykube.virtual_time import EPOCH, ON_VIRTUAL_TIME, LoopClock
 
 
 @pytest.fixture
@@ -110,7 +110,9 @@ async def test_rule_7_an_answer_is_not_young_because_the_clock_was_set_back() ->
     async with toy_world("lubeck", agents=False) as world:
         clock, provider = Clock(), Provider()
         informers = world.reconciler("lubeck").informers
-        questions = Questions(informers, {"names": provider}, clock, lambda _: None)
+        questions = Questions(
+            informers, {"names": provider}, clock, lambda _: None, lambda *_: None
+        )
         question = Question(Call("names"), timedelta(minutes=1))
         async with asyncio.TaskGroup() as group:
 
@@ -419,3 +421,40 @@ async def test_rule_9_own_writes_are_seen_at_once() -> None:
         assert stored_record is not None
         assert [w.status for w in to_broker] == [201, 201], "the record and the sum, once each"
         assert not link.cut
+
+
+async def test_a_question_that_got_an_error_is_asked_again_soon() -> None:
+    class Provider:
+        """Fails once."""
+
+        asked = 0
+
+        async def __call__(self) -> Wire:
+            self.asked += 1
+            if self.asked == 1:
+                raise TimeoutError("too slow")
+            return {}
+
+    async with toy_world("lubeck", agents=False) as world:
+        provider, item = Provider(), ("toy", Key("look"))
+        later: list[timedelta] = []
+        questions = Questions(
+            world.reconciler("lubeck").informers,
+            {"names": provider},
+            LoopClock(),
+            lambda _: None,
+            lambda _, delay: later.append(delay),
+        )
+        question = Question(Call("names"), timedelta(hours=1))
+        async with asyncio.TaskGroup() as group:
+
+            def start(task: Coroutine[Any, Any, None], name: str) -> None:
+                group.create_task(task, name=name)
+
+            for wait in (1.0, RETRY_INTERVAL.total_seconds(), 1.0):
+                questions.ask(item, [question], start)
+                await asyncio.sleep(wait)
+            questions.ask(item, [question], start)
+
+        assert provider.asked == 2
+        assert later == [RETRY_INTERVAL]

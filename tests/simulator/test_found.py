@@ -1002,3 +1002,16 @@ def test_an_address_need_not_outlive_the_service_that_its_user_deletes_for_a_mom
         seed=50454352,
         parts=parts_named(["services", "members", "federated", "policies"]),
     )
+
+
+def test_a_report_of_a_set_that_is_gone_ends_also_where_it_was_listed_before_the_rest() -> None:
+    play(
+        do("statefulsets.launch", 3, pause=21),
+        do("statefulsets.remove"),
+        do("faults.stall", "hamburg", 12),
+        do("faults.late_watches", "hamburg", "broker"),
+        do("faults.crash", 9, pause=1),
+        seed=50454171,
+        lagging=True,
+        parts=parts_named(["services", "federated", "statefulsets"]),
+    )

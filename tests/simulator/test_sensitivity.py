@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from hanse.features.federation.feature import Membership
+from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.zone import GlobalZone
 from hanse.runtime import diff
 from hanse.runtime.workqueue import WorkQueue
@@ -54,10 +56,6 @@ def patches_without_effect_are_sent(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(diff, "patch_has_effect", returning(True))
 
 
-def names_of_one_host_fail(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(GlobalZone, "_nodes", raising(OverflowError("int too big to convert")))
-
-
 OFFER = do("services.offer", "lubeck", "web", False, pause=5)
 
 
@@ -88,12 +86,24 @@ def test_some_law_breaks_when(
     assert failure_of(Schedule(steps)) is not None, "no law noticed"
 
 
-def test_names_that_cannot_be_built_break_a_law_of_their_own(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("of", "method"),
+    [
+        (GlobalZone, "_nodes"),
+        (GlobalZone, "keys_for"),
+        (GlobalZone, "probes"),
+        (Gslb, "plan"),
+        (Gslb, "keys_for"),
+        (Membership, "connection_intents"),
+    ],
+)
+def test_what_a_feature_fails_to_do_breaks_a_law_of_its_own(
+    of: type, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names_of_one_host_fail(monkeypatch)
+    monkeypatch.setattr(of, method, raising(OverflowError("int too big to convert")))
 
     failure = failure_of(Schedule((do("gslb.serve", "lubeck"),)))
 
     assert failure is not None
     assert failure.law == "keys-planned"
+    assert "int too big to convert" in failure.message

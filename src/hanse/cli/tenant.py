@@ -66,11 +66,12 @@ def create(
     for text in (name, *namespaces):
         if len(text) > 63 or not re.fullmatch(LABEL, text):
             raise InputError(f"{text!r} is no name of a tenant or namespace; write it as acme")
-    if DNS_NAMESPACE in namespaces:
-        raise InputError(
-            f"--namespace {DNS_NAMESPACE} is where the tenant's DNS runs, in which its "
-            "administrators have no rights; choose another name"
-        )
+    for short in namespaces:
+        if f"{name}-{short}".endswith(f"-{DNS_NAMESPACE}"):
+            raise InputError(
+                f"--namespace {short} gives {name}-{short}, where the DNS of a tenant runs, in "
+                "which administrators have no rights; choose another name"
+            )
     settings = global_options(context)
     start_logging(settings)
     wanted = list(tenant_manifests(name, [_parse_admin(one) for one in admins], namespaces))

@@ -39,6 +39,8 @@ class Compiler:
         self._failures: dict[SourceKey, str] = {}
         """What the source of a key raised when it was last asked."""
         self._unreported: dict[SourceKey, Exception] = {}
+        self._unmapped: set[int] = set()
+        """Sources that could not map a change to keys, or list them."""
         self._nodes_by_key: dict[SourceKey, tuple[ZoneNode, ...]] = {}
         self._owners: dict[bytes, tuple[SourceKey, ZoneNode]] = {}
         """The source key that provides a name, and its node."""
@@ -61,19 +63,24 @@ class Compiler:
 
     @property
     def due(self) -> bool:
-        """Whether `compile` has work: queued keys, unsent changes, or `synced` that is not sent."""
-        return bool(self._queue or self._changed) or self.synced != self._sent_synced
+        """Whether `compile` has work, or something is unsent or unreported.
+
+        Work is queued keys; changes and `synced` are sent, failures reported.
+        """
+        waiting = self._queue or self._changed or self._unreported
+        return bool(waiting) or self.synced != self._sent_synced
 
     def on_change(self, change: Change, snapshot: Snapshot) -> None:
         """Enqueue the keys that a change concerns, for `compile`; also updates `synced`.
 
-        Of a source that cannot tell them none are; see `take_failures`.
+        If a source cannot tell them, all of its keys are enqueued by `enqueue_kept`; see
+        `take_failures`.
         """
         for index, source in enumerate(self.sources):
             try:
                 keys = tuple(source.keys_for(change, snapshot))
             except Exception as error:  # noqa: BLE001 - one object must not end all answers
-                self._unreported[index, Key("change", source.name)] = error
+                self._on_unmapped(index, error)
                 continue
             for key in keys:
                 self._enqueue((index, key))
@@ -85,13 +92,19 @@ class Compiler:
 
     @property
     def keeps(self) -> bool:
-        """Whether nodes of any key stay only because its source returned None when last asked."""
-        return bool(self._kept)
+        """Whether nodes may stay only because a source returned None or failed when last asked."""
+        return bool(self._kept or self._unmapped)
 
-    def enqueue_kept(self) -> None:
-        """Enqueue the keys whose nodes were kept: a source may keep them for some time only."""
+    def enqueue_kept(self, snapshot: Snapshot) -> None:
+        """Enqueue the keys whose nodes were kept: a source may keep them for some time only.
+
+        And all keys of sources that could not map a change, or list their keys.
+        """
         for source_key in self._kept:
             self._enqueue(source_key)
+        unmapped, self._unmapped = self._unmapped, set()
+        for index in unmapped:
+            self._enqueue_all_of(index, snapshot)
 
     def start_reading(self, snapshot: Snapshot) -> None:
         """Enqueue all keys for a new reader, such as an agent that was restarted.
@@ -110,12 +123,8 @@ class Compiler:
 
         Also updates `synced`.
         """
-        for index, source in enumerate(self.sources):
-            for key in source.keys(snapshot):
-                self._enqueue((index, key))
-        for source_key in self._nodes_by_key:
-            if source_key[0] != _APEX:
-                self._enqueue(source_key)
+        for index in range(len(self.sources)):
+            self._enqueue_all_of(index, snapshot)
         self.update_synced(snapshot)
 
     def update_synced(self, snapshot: Snapshot) -> None:
@@ -134,7 +143,7 @@ class Compiler:
         A key for which its source returns None, or fails, keeps its nodes; see `take_failures`.
         Changes increment the serial. The delta is synced once all sources are and no key is queued.
         """
-        builders = [source.records_for(snapshot) for source in self.sources]
+        builders = [_builder(source, snapshot) for source in self.sources]
         for source_key in list(islice(self._queue, most)):
             del self._queue[source_key]
             built = self._build(builders[source_key[0]], source_key)
@@ -157,6 +166,22 @@ class Compiler:
         """
         taken, self._unreported = self._unreported, {}
         return [(source_key[1], error) for source_key, error in taken.items()]
+
+    def _on_unmapped(self, index: int, error: Exception) -> None:
+        """Record that a source could not tell keys: all of them are enqueued later."""
+        self._unmapped.add(index)
+        self._unreported[index, Key("all", self.sources[index].name)] = error
+
+    def _enqueue_all_of(self, index: int, snapshot: Snapshot) -> None:
+        """Enqueue all current and former keys of a source; the latter alone if it fails."""
+        try:
+            keys = tuple(self.sources[index].keys(snapshot))
+        except Exception as error:  # noqa: BLE001 - one object must not end all answers
+            self._on_unmapped(index, error)
+            keys = ()
+        former = [key for of, key in self._nodes_by_key if of == index]
+        for key in (*keys, *former):
+            self._enqueue((index, key))
 
     def _build(self, build: NodeBuilder, source_key: SourceKey) -> tuple[ZoneNode, ...] | None:
         """The nodes of a key; None if its source keeps them, or fails, which is recorded."""
@@ -330,6 +355,19 @@ class Compiler:
             ZoneNode(zone, (full_rrset(RecordType.NS, [server], ttl),)),
             ZoneNode(server, tuple(full_rrset(t, several, ttl) for t, several in own if several)),
         )
+
+
+def _builder(source: ZoneSource, snapshot: Snapshot) -> NodeBuilder:
+    """The function of a source that builds the nodes of a key; one that raises what that raised."""
+    try:
+        return source.records_for(snapshot)
+    except Exception as error:  # noqa: BLE001 - one object must not end all answers
+        failure = error
+
+        def failing(_: Key) -> None:
+            raise failure
+
+        return failing
 
 
 def _answers_known(source: ZoneSource) -> bool:

@@ -191,10 +191,10 @@ MAX_CYCLE = 4096
 def weighted_order(weights: tuple[int, ...]) -> tuple[int, ...]:
     """The shortest cycle of smooth weighted round robin, of about MAX_CYCLE indexes at most.
 
-    Each index occurs in proportion to its weight, spread evenly; one of weight 0 never, unless all
-    are 0, which counts as equal weights.
+    Each index occurs in proportion to its weight, spread evenly; one of weight 0 or less never,
+    unless all are, which counts as equal weights.
     """
-    shares = list(_reduce_weights(effective_weights(weights)))
+    shares = list(_reduce_weights(effective_weights([max(weight, 0) for weight in weights])))
     whole = sum(shares)
     credit = [0] * len(shares)
     order: list[int] = []

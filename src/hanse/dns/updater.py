@@ -97,7 +97,7 @@ class ViewUpdater:
             ):
                 await self._pending.wait()
         except TimeoutError:
-            self._compiler.enqueue_kept()
+            self._compiler.enqueue_kept(self._snapshot())
         self._pending.clear()
 
     async def _send_changes(self) -> None:

@@ -147,7 +147,7 @@ class NameServer:
         Returns the object as it is given; `read` knows it without a transfer.
         """
         name = _require_published_name(obj)
-        observed = self._require_known(name)
+        observed = self._require_known(name, Conflict)
         update = self._conditional_update(observed)
         domain, owner_domain = _dns_name(name), _owner_domain(name)
         for records in observed.spec.records:
@@ -161,10 +161,10 @@ class NameServer:
     async def delete(self, obj: K) -> None:
         """Delete a name's records and owner TXT by DNS UPDATE, and forget the name.
 
-        Raises Conflict or AlreadyExists if they are not as last known, or were not there.
+        Raises Conflict or AlreadyExists if they are not as last known, NotFound if it had none.
         """
         name = _require_published_name(obj)
-        observed = self._require_known(name)
+        observed = self._require_known(name, NotFound)
         update = self._conditional_update(observed)
         for records in observed.spec.records:
             update.delete(_dns_name(name), records.type)
@@ -172,10 +172,10 @@ class NameServer:
         await self._send_update(update)
         self._known.pop(name.name, None)
 
-    def _require_known(self, name: PublishedName) -> PublishedName:
-        """A name as last known; raises Conflict if the zone did not have it when last read."""
+    def _require_known(self, name: PublishedName, missing: type[ApiError]) -> PublishedName:
+        """A name as last known; raises `missing` if the zone did not have it when last read."""
         if (known := self._known.get(name.name)) is None:
-            raise self._rcode_error(dns.rcode.NXDOMAIN)
+            raise missing(Status(0, "NXDOMAIN", f"{self} has no name {name.name} any more"))
         return known
 
     def _conditional_update(self, observed: PublishedName) -> dns.update.UpdateMessage:

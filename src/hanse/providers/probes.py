@@ -1,6 +1,7 @@
 """Runs the probes that features desire, and publishes the health of their targets as facts."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -24,6 +25,18 @@ FORBIDDEN_TTL = 10.0
 
 _METADATA = frozenset({"169.254.169.254", "fd00:ec2::254", "100.100.100.200", "168.63.129.16"})
 """Metadata services of clouds."""
+
+
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def _guarded(what: str) -> Iterator[None]:
+    """Log what a source raises for a key or a change: one object must not end all probes."""
+    try:
+        yield
+    except Exception:  # the boundary of a key, and of a change
+        log.exception("probes not found", extra={"of": what})
 
 
 class ProbeFunction(Protocol):
@@ -173,8 +186,9 @@ class Prober:
 
     def _start_source(self, number: int) -> None:
         """Start the probes of all keys of a source; those that are running are kept."""
-        for key in list(self._sources[number].probe_keys(self._informers.snapshot())):
-            self._update_key(number, key)
+        with _guarded("all keys"):
+            for key in list(self._sources[number].probe_keys(self._informers.snapshot())):
+                self._update_key(number, key)
 
     def on_change(self, change: Change) -> None:
         """Update the probes of the keys that a change concerns, if running and active."""
@@ -182,8 +196,9 @@ class Prober:
             return
         snapshot = self._informers.snapshot()
         for number, source in self._sources.items():
-            for key in list(source.probe_keys_for(change, snapshot)):
-                self._update_key(number, key)
+            with _guarded("change"):
+                for key in list(source.probe_keys_for(change, snapshot)):
+                    self._update_key(number, key)
 
     def _update_key(self, source: int, key: Key) -> None:
         """Ask a source for a key's probes; nothing if they are the same as before.
@@ -191,8 +206,9 @@ class Prober:
         Start the new targets and drop those without an owner.
         """
         owner = (source, key)
-        desired = tuple(self._sources[source].probes(key, self._informers.snapshot()))
-        before = self._desired.get(owner, ())
+        before = desired = self._desired.get(owner, ())
+        with _guarded(str(key)):
+            desired = tuple(self._sources[source].probes(key, self._informers.snapshot()))
         if desired == before:
             return
         if desired:

@@ -8,7 +8,7 @@ import asyncio
 from hanse.kube.clock import Clock
 from hanse.model.facts import LeaseFreshness, ServerClock
 from hanse.model.kinds.coordination import Lease
-from hanse.model.objects import ClusterId, Object
+from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Change, FactChange, ObjectChange
 from hanse.runtime.informers import ClusterInformers
 
@@ -44,25 +44,30 @@ class LeaseFreshnessTracker:
             case FactChange(_, ServerClock(cluster)):
                 for key in [key for key in self._unrenewed if key[0] == cluster]:
                     self._judge_age(key)
-            case ObjectChange(where, before, after) if isinstance(change.object, Lease):
-                meta = change.object.metadata
-                if meta.name in self._names:
-                    self._on_lease((where, meta.namespace, meta.name), before, after)
+            case ObjectChange() if isinstance(change.object, Lease):
+                if change.object.metadata.name in self._names:
+                    self._on_lease(change)
             case _:
                 return
 
-    def _on_lease(self, key: _Key, before: Object | None, after: Object | None) -> None:
-        """Renew or expire a Lease after a change of it; unless its spec stays the same."""
+    def _on_lease(self, change: ObjectChange) -> None:
+        """Renew or expire a Lease after a change of it, unless its spec stays the same.
+
+        What a list shows may have been written long ago: it is judged by its age, too.
+        """
+        meta, before, after = change.object.metadata, change.before, change.after
+        key = (change.where, meta.namespace, meta.name)
         if not isinstance(after, Lease):
             self._unrenewed.pop(key, None)
             self._expire(key)
-        elif not isinstance(before, Lease):
-            self._renew(key, after.spec.lease_duration_seconds)
+            return
+        if isinstance(before, Lease) and before.spec == after.spec:
+            return
+        self._unrenewed.pop(key, None)
+        self._renew(key, after.spec.lease_duration_seconds)
+        if before is None or not change.live:
             self._unrenewed[key] = after
             self._judge_age(key)
-        elif before.spec != after.spec:
-            self._unrenewed.pop(key, None)
-            self._renew(key, after.spec.lease_duration_seconds)
 
     def _judge_age(self, key: _Key) -> None:
         """Let a Lease expire when its API server finds it too old, at once if it does now.

@@ -1,6 +1,7 @@
 """Answers the questions of plans by live reads and provider calls; answers become facts."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from datetime import timedelta
 from typing import Any, TypeAlias
 
 import msgspec
@@ -20,6 +21,8 @@ StartTask: TypeAlias = Callable[[Coroutine[Any, Any, None], str], None]
 """Starts a named background task, which ends with the reconciler at the latest."""
 
 MAX_ANSWERS = 10_000
+RETRY_INTERVAL = timedelta(seconds=5)
+"""After which a question whose answer was an error is asked again."""
 
 
 class Questions:
@@ -31,11 +34,14 @@ class Questions:
         providers: dict[str, Provider],
         clock: Clock,
         enqueue: Callable[[Item], None],
+        enqueue_after: Callable[[Item, timedelta], None],
     ) -> None:
         """Nothing is asked yet; `providers` answer calls, by name.
 
-        `enqueue` gets each key whose question was answered.
+        `enqueue` gets each key whose question was answered, `enqueue_after` each whose question got
+        an error, with the time after which it is asked again.
         """
+        self._enqueue_after = enqueue_after
         self._informers = informers
         self._providers = providers
         self._clock = clock
@@ -46,12 +52,17 @@ class Questions:
     def ask(self, item: Item, questions: Iterable[Question], start: StartTask) -> None:
         """Start to answer those questions of a key that have no answer within their `max_age`.
 
-        An error is an answer, too. A question that is being answered already is not asked twice;
-        every key that asked is enqueued when the answer is there.
+        An error is an answer for RETRY_INTERVAL at most, after which the key is enqueued. A
+        question that is being answered already is not asked twice; every key that asked is enqueued
+        when the answer is there.
         """
         for question in questions:
             known = self._informers.facts.get(Answer, question.ask.id)
-            if known is not None and is_recent(known.at, self._clock.now(), question.max_age):
+            failed = known is not None and bool(known.error)
+            max_age = min(question.max_age, RETRY_INTERVAL) if failed else question.max_age
+            if known is not None and is_recent(known.at, self._clock.now(), max_age):
+                if failed:
+                    self._enqueue_after(item, max_age)
                 continue
             askers = self._in_flight.get(question.ask.id)
             if askers is not None:

@@ -131,7 +131,9 @@ class Reconciler:
             self.metrics,
             self.enqueuer.enqueue_all,
         )
-        self._questions = Questions(self.informers, providers or {}, clock, self.queue.add)
+        self._questions = Questions(
+            self.informers, providers or {}, clock, self.queue.add, self.queue.add_after
+        )
         self._recorder = EventRecorder(self.informers, clock, self.event_handlers)
         self._outcomes = WriteOutcomes(self.informers, clock)
         self._concurrency = ConcurrencyLimit()

@@ -270,22 +270,24 @@ def test_a_cluster_that_was_seen_to_hold_nothing_gives_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "error"),
+    ("found", "error", "again"),
     [
-        pytest.param(None, "it answers nothing", id="its cluster does not answer"),
-        pytest.param(stored_configmap(record("bergen", "10.3.0.1")), "", id="it is there"),
-        pytest.param(service("web-bergen"), "", id="it is about to be written"),
+        pytest.param(None, "no answer", MAX_READ_AGE, id="its cluster does not answer"),
+        pytest.param(
+            stored_configmap(record("bergen", "10.3.0.1")), "", RECORDED_AFTER, id="it is there"
+        ),
+        pytest.param(service("web-bergen"), "", RECORDED_AFTER, id="it is about to be written"),
     ],
 )
 def test_a_record_that_our_watch_has_not_delivered_is_not_taken_as_gone(
-    found: ConfigMap | Service | None, error: str
+    found: ConfigMap | Service | None, error: str, again: timedelta
 ) -> None:
     current = applied_objects(observed({**OURS, **BERGEN}))
 
     plan = _plan_with_reads({HERE: [*current, *OURS[HERE]], "bergen": []}, found, error)
 
     assert addresses(plan)["bergen"] == ["10.3.0.1"]
-    assert plan.requeue_after == MAX_READ_AGE
+    assert plan.requeue_after == again
 
 
 @pytest.mark.parametrize(

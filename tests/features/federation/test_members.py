@@ -184,12 +184,10 @@ FORMER = FederationStatus(
         pytest.param(None, ClusterConnection, id="nobody knows whether another names it"),
     ],
 )
-@pytest.mark.parametrize("claimed", [HERE, "rome"], ids=["its own id", "another id"])
 def test_a_member_that_is_removed_is_left_only_if_no_other_supervisor_names_it(
-    named_by_hamburg: tuple[str, ...] | None, fate: type[ConnectionIntent], claimed: str
+    named_by_hamburg: tuple[str, ...] | None, fate: type[ConnectionIntent]
 ) -> None:
-    claims = (claim(CLUSTER_ID, claimed), claim(SUPERVISOR, ""))
-    here = (*claims, federation("hamburg", status=FORMER), secret("bergen"), secret("hamburg"))
+    here = (*SUPERVISES, federation("hamburg", status=FORMER), secret("bergen"), secret("hamburg"))
     known = supervised_by_hamburg(*named_by_hamburg) if named_by_hamburg is not None else {}
     clusters = CONNECTED if named_by_hamburg is not None else CONNECTED[:2]
 
@@ -197,6 +195,23 @@ def test_a_member_that_is_removed_is_left_only_if_no_other_supervisor_names_it(
 
     found = [i for i in intents if cluster_of(i) == "bergen"]
     assert [type(i) for i in found] == [fate]
+
+
+@pytest.mark.parametrize("supervises", ["true", "false"])
+@pytest.mark.parametrize("dissolve", ["true", "false"])
+@pytest.mark.parametrize("named", [("hamburg",), ()], ids=["a list", "no list"])
+def test_while_the_id_is_claimed_wrongly_every_connection_is_kept_as_it_is(
+    supervises: str, dissolve: str, named: tuple[str, ...]
+) -> None:
+    membership = annotated(federation(*named, status=FORMER), {DISSOLVE: dissolve})
+    here = (claim(CLUSTER_ID, "rome"), claim(SUPERVISOR, supervises), membership)
+    known = supervised_by_hamburg("hamburg", "oslo")
+
+    *intents, unknown = connection_intents(observed(*here, clusters=CONNECTED, objects=known))
+
+    assert {cluster_of(i) for i in intents} >= {"bergen", "hamburg", "oslo"}
+    assert {type(i) for i in intents} == {InvalidConnection}
+    assert unknown == UnknownClusters()
 
 
 def test_a_federation_that_is_dissolved_leaves_every_member() -> None:

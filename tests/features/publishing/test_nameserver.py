@@ -13,6 +13,7 @@ from hanse.kube.errors import (
     Conflict,
     Forbidden,
     KubeError,
+    NotFound,
     Unreachable,
 )
 from hanse.model.kinds.names import PublishedName, PublishedNameSpec, RecordSet
@@ -107,9 +108,9 @@ async def test_a_name_that_is_gone_is_neither_changed_nor_deleted(theirs: Extern
     await theirs.edit(lambda update: update.delete("_hanse.web"))
     await connect.list(PublishedName)
 
-    with pytest.raises(Conflict, match="the name is gone"):
+    with pytest.raises(Conflict, match="has no name web"):
         await connect.update(name("web", "10.0.0.9"))
-    with pytest.raises(Conflict, match="the name is gone"):
+    with pytest.raises(NotFound, match="has no name web"):
         await connect.delete(name())
 
 

@@ -70,11 +70,12 @@ class AddressesKept(Law):
             for asker in self.fleet.names:
                 key = (asker, name)
                 await self._note_imports(asker, name, exports)
-                is_known = any(
-                    (asker, c, name, exported.since) in self._imported
+                imported = [
+                    c
                     for c, exported in exports.items()
-                )
-                if profile != "kep-1645" or headless != {False} or not is_known:
+                    if (asker, c, name, exported.since) in self._imported
+                ]
+                if profile != "kep-1645" or headless != {False} or not imported:
                     self._held.pop(key, None)
                     continue
                 full = f"{name}.{self.fleet.namespace}.svc.clusterset.local"
@@ -82,7 +83,7 @@ class AddressesKept(Law):
                 if not await self._has_address(asker, name):
                     continue  # the asker has not seen the new profile: these are endpoints
                 joined = min(self.fleet.membership_changed.get(c, 0.0) for c in exports)
-                deleted = max(self._services.deleted(c, name) for c in exports)
+                deleted = min(self._services.deleted(c, name) for c in imported)
                 since, held = (self._services.touched(asker), joined, deleted), self._held.get(key)
                 if records and held is not None and held[0] == since and held[1] != records:
                     yield f"{full} in {asker} was {sorted(held[1])} and is {sorted(records)}"

@@ -125,7 +125,13 @@ class _Errors(logging.Handler):
             self.found.append(f"{record.msg}: {error!r}")
 
 
-KEY_ERRORS = ("plan failed", "keys_for failed", "names not compiled")
+KEY_ERRORS = (
+    "plan failed",
+    "keys_for failed",
+    "connection source failed",
+    "names not compiled",
+    "probes not found",
+)
 _ERRORS = _Errors()
 
 

@@ -46,8 +46,8 @@ class Services:
         self.changed: dict[tuple[ClusterId, str], float] = {}
         """When users last changed what a cluster exports under a name: laws see it only later."""
         self.replaced: dict[tuple[ClusterId, str], float] = {}
-        self._deleted: dict[tuple[ClusterId, str], float] = {}
         """When a Service was last deleted and made again: its cluster may see both later."""
+        self._deleted: dict[tuple[ClusterId, str], float] = {}
         self.served: dict[tuple[ClusterId, str, bool], float] = {}
         """When a cluster last got a headless Service of a name, or another one."""
         self.profile_changes = 0
@@ -79,7 +79,8 @@ class Services:
 
     def deleted(self, cluster: ClusterId, name: str) -> float:
         """When a person last deleted the Service of an export; 0 if nobody did."""
-        return self._deleted.get((cluster, name), 0.0)
+        key = (cluster, name)
+        return max(self._deleted.get(key, 0.0), self.replaced.get(key, 0.0))
 
     @property
     def state(self) -> object:

@@ -66,11 +66,17 @@ def kept_slices(
         if awaited is not None:
             times.add(awaited)
         elif _is_known(origin.cluster, federated, snapshot):
-            record, obj = asked = _reads_of(origin, federated)
-            if _is_observed(record, snapshot) or _is_gone(record, obj, federated, snapshot):
+            asked = _reads_of(origin, federated)
+            found = fresh_values(asked, snapshot)
+            if _is_observed(asked[0], snapshot):
                 continue
-            reads.update(dict.fromkeys(asked))
-            times.add(MAX_READ_AGE)
+            if found is None:
+                reads.update(dict.fromkeys(asked))
+                times.add(MAX_READ_AGE)
+            elif _is_gone(found[0], found[1], federated):
+                continue
+            else:
+                times.add(RECORDED_AFTER)
         kept.append((origin, endpoint_slice))
     return KeptSlices(tuple(kept), min(times, default=None), fresh_read_questions(reads))
 
@@ -81,17 +87,16 @@ def _is_known(cluster: ClusterId, federated: FederatedName, snapshot: Snapshot) 
     return complete and cluster not in unreadable_members(federated, snapshot)
 
 
-def _reads_of(origin: Origin, federated: FederatedName) -> tuple[Read, Read]:
-    """The live reads of the record that a slice was made from, and of the object that it is of."""
+def _reads_of(origin: Origin, federated: FederatedName) -> list[Read]:
+    """The two live reads of the record that a slice was made from, and of its object."""
     kind = NativeService.kind if origin.kind == "NativeService" else Service.kind
     refs = (
         ObjectRef(ConfigMap.kind, record_name(federated, origin), SYSTEM),
         ObjectRef(kind, origin.name, origin.namespace),
     )
-    record, obj = (
+    return [
         Read(ClusterObjectRef(origin.cluster, ref), since=origin.since.isoformat()) for ref in refs
-    )
-    return record, obj
+    ]
 
 
 def _is_observed(record: Read, snapshot: Snapshot) -> bool:
@@ -100,19 +105,15 @@ def _is_observed(record: Read, snapshot: Snapshot) -> bool:
     return snapshot.get(where, ConfigMap, ref.name, ref.namespace) is not None
 
 
-def _is_gone(record: Read, obj: Read, federated: FederatedName, snapshot: Snapshot) -> bool:
+def _is_gone(record: Wire | None, obj: Wire | None, federated: FederatedName) -> bool:
     """Whether live reads show no record with the watched label, and no object that is to get one.
 
     The leader of its cluster writes one for an object that joins, unless it is an ExternalName or
-    being deleted. False without fresh answers.
+    being deleted.
     """
-    answers = fresh_values((record, obj), snapshot)
-    if answers is None:
+    if record is not None and RECORD in record["metadata"].get("labels", {}):
         return False
-    found, joining = answers
-    if found is not None and RECORD in found["metadata"].get("labels", {}):
-        return False
-    return joining is None or not _gets_record(joining, federated)
+    return obj is None or not _gets_record(obj, federated)
 
 
 def _gets_record(obj: Wire, federated: FederatedName) -> bool:

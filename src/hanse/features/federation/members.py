@@ -65,7 +65,7 @@ def connection_intents(snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
     abandoned. UnknownClusters is added while the list of another supervisor is not known. Where the
     kind is not served every connection is kept. A cluster without Federation or listed claims, that
     is no supervisor, or names no member, releases those that others name, and keeps the rest unless
-    it is dissolved. A wrong local id makes the named ones invalid.
+    it is dissolved. While the local id is wrong, all connections are invalid, and kept.
     """
     if snapshot.serves(snapshot.local, Federation) is False:
         return tuple(_kind_not_served_intents(snapshot))
@@ -75,35 +75,32 @@ def connection_intents(snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
     if federation is None or claims is None:
         return tuple(_retirement_intents(federation, others, snapshot))
     members = federation.spec.members
+    if claims.cluster_id not in ("", snapshot.local):
+        text = f"ClusterClaim id.k8s.io says {claims.cluster_id!r}, the agent is {snapshot.local!r}"
+        here = [member.cluster_id for member in members]
+        before = [state.cluster_id for state in federation.status.members]
+        clusters = dict.fromkeys((*here, *before, *sorted(others.named)))
+        invalid = [
+            InvalidConnection(FEATURE_NAME, c, "spec.members", "ClusterIDMismatch", text)
+            for c in clusters
+        ]
+        return (*invalid, UnknownClusters())
     if not members or not claims.supervisor:  # nobody takes all members away by one edit
         retirement = _retirement_intents(federation, others, snapshot)
         return (*retirement, *_former_connections(federation, snapshot))
     named = {member.cluster_id for member in members}
     given_up = [c for c in abandoned_clusters(federation) if c not in named]
     abandoned = [AbandonedCluster(c) for c in given_up]
-    has_other_id = claims.cluster_id not in ("", snapshot.local)
     order = _leader_preference(snapshot, tuple(sorted(named)))
     connections = [
-        _other_id(i, m, claims.cluster_id, snapshot.local)
-        if has_other_id
-        else _member_connection(i, m, members, snapshot, order)
-        for i, m in enumerate(members)
+        _member_connection(i, m, members, snapshot, order) for i, m in enumerate(members)
     ]
-    if is_dissolved(federation) and not has_other_id:
+    if is_dissolved(federation):
         return (*_dissolved_connections(connections, snapshot), *abandoned)
     released = [ReleasedCluster(c) for c in sorted(others.named - named - {*given_up})]
     unknown = [UnknownClusters()] if others.unknown else []
     former = _former_connections(federation, snapshot)
     return (*connections, *former, *released, *abandoned, *unknown)
-
-
-def _other_id(
-    index: int, member: Member, claimed: ClusterId, local: ClusterId
-) -> InvalidConnection:
-    """The invalid connection to a member while the local cluster claims another id."""
-    text = f"ClusterClaim id.k8s.io says {claimed!r}, the agent is {local!r}"
-    path = f"spec.members[{index}].clusterID"
-    return InvalidConnection(FEATURE_NAME, member.cluster_id, path, "ClusterIDMismatch", text)
 
 
 def _dissolved_connections(

@@ -22,7 +22,8 @@ def add_lacking_clusters_remedy(
     configs = [one for one in snapshot.all(where, GSLBConfig) if one.namespace == NAMESPACE]
     if NO_MEMBER not in message or len(configs) != 1:
         return None
-    contexts = {one.spec.cluster_context for _, one in snapshot.everywhere(AMKOCluster)}
+    clusters = (one for _, one in snapshot.everywhere(AMKOCluster) if one.namespace == NAMESPACE)
+    contexts = {one.spec.cluster_context for one in clusters}
     named = {one.cluster_context for one in configs[0].spec.member_clusters}
     matched = dict.fromkeys(one.cluster for one in policy.spec.match_clusters)
     lacking = [one for one in matched if one in contexts - named]

@@ -250,7 +250,8 @@ def _check_configuration(
 
     Of several GSLBConfigs the oldest is not reported for being one of several.
     """
-    follows = any(not own.spec.is_leader for own in snapshot.all(where, AMKOCluster))
+    own = (one for one in snapshot.all(where, AMKOCluster) if one.namespace == NAMESPACE)
+    follows = any(not one.spec.is_leader for one in own)
     if follows and one.namespace == NAMESPACE:
         return
     if one.status.state.startswith("error: "):

@@ -46,8 +46,7 @@ def tenant_manifests(
 
     `namespaces` are short names, and `default`; they are only created if missing. Administrators
     are `admin` in each, and may write Networks (admission: those of their tenant only). Without
-    `admins` there are no such roles and bindings. The namespace of the networks' DNS is only made
-    if it is named.
+    `admins` there are no such roles and bindings.
     """
     spaces = sorted({*namespaces, "default"})
     yield from role_manifests()

@@ -285,6 +285,7 @@ class StatefulSets:
         match change.fact:
             case ClusterState():
                 yield from self._keys_of_all_sets(snapshot)
+                yield from _keys_of_own_reports(snapshot)
             case LeaseLiveness(where) if where == broker_cluster(snapshot):
                 yield from self._keys_without_mirror(snapshot)
             case WriteOutcome(target) if (
@@ -333,6 +334,17 @@ class StatefulSets:
         for kind in owned_kinds:  # also of sets that the broker does not have any more
             for obj in snapshot.all(snapshot.local, kind):
                 yield from local_keys(obj)
+
+
+def _keys_of_own_reports(snapshot: Snapshot) -> Iterator[Key]:
+    """The local keys of sets that this cluster reports: of one that is gone it may be all there is.
+
+    Reports that have ended do not count.
+    """
+    broker = broker_cluster(snapshot)
+    for part in snapshot.all(broker, StatefulSetPart) if broker is not None else ():
+        if part.spec.cluster == snapshot.local and part.spec.ended is None:
+            yield Key("local", part.spec.name, part.spec.namespace)
 
 
 def _keys_of_recorded_sets(namespace: str, snapshot: Snapshot) -> Iterator[Key]:

@@ -7,6 +7,7 @@ from hanse.model.kinds.field_types import Address, Conditions, PortNumber
 from hanse.model.kinds.gslb import Algorithm, FallbackAlgorithm, WhenDown
 from hanse.model.objects import Kind, Object, Value, wire_field
 from hanse.model.schema import SUBDOMAIN, Column, Crd, Schema
+from hanse.model.weights import MOST_WEIGHT
 
 MonitorType = Literal["TCP", "TLS", "UDP", "HTTP", "HTTPS", "GRPC", "GRPCS"]
 Name = Annotated[str, Schema(max_length=253)]
@@ -63,8 +64,10 @@ class GlobalMember(Value, frozen=True, kw_only=True):
     public_ip: Annotated[Address, Schema("What clients are told instead.")] = wire_field(
         "publicIP", ""
     )
-    weight: Annotated[int, Schema("Its share among those of its priority.")] = 1
-    priority: Annotated[int, Schema("The highest that is up takes all traffic.")] = 10
+    weight: Annotated[
+        int, Schema("Its share among those of its priority.", minimum=0, maximum=MOST_WEIGHT)
+    ] = 1
+    priority: Annotated[int, Schema("The highest that is up takes all traffic.", minimum=0)] = 10
     third_party: Annotated[bool, Schema("Whether no cluster of ours runs it.", default=False)] = (
         False
     )
