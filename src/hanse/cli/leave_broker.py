@@ -33,7 +33,8 @@ from hanse.model.kinds.hanse import ClusterMember
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.manifests import SECRET, SERVICE_ACCOUNT, manifest
 from hanse.model.naming import AGENT, BROKER_SECRET, IDENTITY_NAMESPACE, SYSTEM_NAMESPACE
-from hanse.model.ownership import OWNER, SOURCES
+from hanse.model.objects import Object
+from hanse.model.ownership import OWNER, SOURCES, owner_claim
 
 WITHDRAWAL_TIMEOUT = timedelta(seconds=120)
 """How long an agent may take to withdraw the next object."""
@@ -125,7 +126,8 @@ async def _leave(broker: Client, member: Client, request: BrokerLeave, *, dry_ru
     if dry_run:
         _show_leave(place, record, [*await list_published(broker, place), *prepared])
         if not await _is_joined_elsewhere(broker, member, place):
-            _show_deletions(place.cluster, await list_derived(member, place.namespace))
+            derived = await list_derived(member, place.namespace, released=False)
+            _show_deletions(place.cluster, derived)
         return
     if not record.has_left and await _had_agent(broker, record):
         if record.status.phase != "Leaving":
@@ -316,12 +318,14 @@ async def _check_nothing_left(broker: Client, member: Client | None, request: Br
         )
 
 
-async def list_derived(member: Client, broker_namespace: str) -> list[BrokerObject]:
+async def list_derived(
+    member: Client, broker_namespace: str, *, released: bool = True
+) -> list[BrokerObject]:
     """List what agents wrote in a cluster from its broker, and the broker's Secret.
 
     That is ServiceImports, EndpointSlices and Services with the owner label whose sources name the
     broker, except those in `broker_namespace`, which are the broker's own if the API server is also
-    the broker.
+    the broker. Without `released` also except those of sets, which an agent that leaves lets be.
     """
     found: list[BrokerObject] = []
     for kind in (ServiceImport, EndpointSlice, Service):
@@ -330,7 +334,14 @@ async def list_derived(member: Client, broker_namespace: str) -> list[BrokerObje
             for obj in await list_or_empty(member, kind, labels=OWNER)
             if BROKER in obj.metadata.annotations.get(SOURCES, "").split(",")
             and obj.namespace != broker_namespace
+            and (released or not _is_released(obj))
         ]
     if await read_or_none(member, Secret, BROKER_SECRET, SYSTEM_NAMESPACE) is not None:
         found.append(BrokerObject(SECRET, BROKER_SECRET, SYSTEM_NAMESPACE))
     return found
+
+
+def _is_released(obj: Object) -> bool:
+    """Whether an agent that leaves keeps an object and takes its owner off: what sets run."""
+    claim = owner_claim(obj)
+    return claim is not None and claim.feature == "statefulsets"
